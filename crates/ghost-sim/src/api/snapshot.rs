@@ -1,0 +1,68 @@
+//! The snapshot routes.
+
+use hyper::StatusCode;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::page::{Page, query_value};
+use super::{Answer, Api, Call, Result, wire};
+use crate::state::{Effect, Refusal, SnapshotRequest};
+
+/// The body of the document's `volumeSnapshots_create`.
+#[derive(Deserialize)]
+struct CreateSnapshot {
+    name: Option<String>,
+    tags: Option<Vec<String>>,
+}
+
+impl Api {
+    pub(super) fn list_snapshots(&self, call: &Call<'_>) -> Result<Answer> {
+        let page = Page::parse(call.uri())?;
+        // There are no snapshots of droplets here, but they may be asked for.
+        let volumes_wanted = match query_value(call.uri(), "resource_type").as_deref() {
+            None | Some("volume") => true,
+            Some("droplet") => false,
+            Some(other) => {
+                let text = format!("resource_type must be volume or droplet, not {other:?}");
+                return Err(Refusal::Unprocessable(text).into());
+            }
+        };
+        let all = self.cloud.snapshots(call.now);
+        let snapshots = all.filter(|_| volumes_wanted).map(wire::snapshot).collect();
+        Ok(Answer::ok(page.of("snapshots", snapshots, &self.base(call), call.uri())))
+    }
+
+    pub(super) fn list_volume_snapshots(&self, call: &Call<'_>) -> Result<Answer> {
+        let page = Page::parse(call.uri())?;
+        let id = &self.cloud.volume(call.variable(0))?.id;
+        let all = self.cloud.snapshots(call.now);
+        let snapshots = all.filter(|snapshot| snapshot.volume == *id).map(wire::snapshot).collect();
+        Ok(Answer::ok(page.of("snapshots", snapshots, &self.base(call), call.uri())))
+    }
+
+    pub(super) fn create_snapshot(
+        &mut self,
+        call: &Call<'_>,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Answer> {
+        let body: CreateSnapshot = call.body()?;
+        let request = SnapshotRequest { name: body.name, tags: body.tags };
+        let (snapshot, effect) = self.cloud.create_snapshot(call.variable(0), request, call.now)?;
+        effects.push(effect);
+        Ok(Answer::json(StatusCode::CREATED, json!({ "snapshot": wire::snapshot(&snapshot) })))
+    }
+
+    pub(super) fn get_snapshot(&self, call: &Call<'_>) -> Result<Answer> {
+        let snapshot = self.cloud.snapshot(call.variable(0))?;
+        Ok(Answer::ok(json!({ "snapshot": wire::snapshot(snapshot) })))
+    }
+
+    pub(super) fn delete_snapshot(
+        &mut self,
+        call: &Call<'_>,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Answer> {
+        effects.push(self.cloud.delete_snapshot(call.variable(0))?);
+        Ok(Answer::no_content())
+    }
+}

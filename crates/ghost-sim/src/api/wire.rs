@@ -1,0 +1,127 @@
+//! The shapes of the API's document, as far as they are the same for everyone.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::state::{Action, ActionKind, ActionStatus, Droplet, DropletStatus, Snapshot, Volume};
+
+/// A time to the second, as the API writes it.
+pub(super) fn time(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+pub(super) fn region(slug: &str) -> Value {
+    json!({
+        "name": slug.to_uppercase(),
+        "slug": slug,
+        "features": ["storage", "metadata"],
+        "available": true,
+        "sizes": ["s-1vcpu-1gb"],
+    })
+}
+
+pub(super) fn volume(volume: &Volume, droplet: Option<u64>) -> Value {
+    json!({
+        "id": volume.id,
+        "region": region(&volume.region),
+        "droplet_ids": Vec::from_iter(droplet),
+        "name": volume.name,
+        "description": volume.description,
+        "size_gigabytes": volume.gigabytes,
+        "created_at": time(volume.created_at),
+        "filesystem_type": "",
+        "filesystem_label": "",
+        "tags": volume.tags,
+    })
+}
+
+pub(super) fn snapshot(snapshot: &Snapshot) -> Value {
+    json!({
+        "id": snapshot.id,
+        "name": snapshot.name,
+        "created_at": time(snapshot.created_at),
+        "regions": [snapshot.region],
+        "resource_id": snapshot.volume,
+        "resource_type": "volume",
+        "min_disk_size": snapshot.gigabytes,
+        "size_gigabytes": snapshot.gigabytes,
+        "tags": snapshot.tags,
+    })
+}
+
+pub(super) fn action(action: &Action) -> Value {
+    json!({
+        "id": action.id,
+        "status": match action.status {
+            ActionStatus::InProgress => "in-progress",
+            ActionStatus::Completed => "completed",
+            ActionStatus::Errored => "errored",
+        },
+        "type": match action.kind {
+            ActionKind::Attach => "attach_volume",
+            ActionKind::Detach => "detach_volume",
+            ActionKind::Resize => "resize_volume",
+        },
+        "started_at": time(action.started_at),
+        "completed_at": action.completed_at.map(time),
+        // A volume's id is no number, so the API leaves this empty.
+        "resource_id": null,
+        "resource_type": "backend",
+        "region": region(&action.region),
+        "region_slug": action.region,
+    })
+}
+
+pub(super) fn droplet(droplet: &Droplet, volumes: &[&str]) -> Value {
+    let born = "2026-01-01T00:00:00Z";
+    json!({
+        "id": droplet.id,
+        "name": droplet.name,
+        "memory": 1024,
+        "vcpus": 1,
+        "disk": 25,
+        "locked": droplet.locked,
+        "status": match droplet.status {
+            DropletStatus::Active => "active",
+            DropletStatus::Off => "off",
+        },
+        "kernel": null,
+        "created_at": born,
+        "features": ["private_networking"],
+        "backup_ids": [],
+        "next_backup_window": null,
+        "snapshot_ids": [],
+        "image": {
+            "id": 1,
+            "name": "13 x64",
+            "type": "base",
+            "distribution": "Debian",
+            "slug": "debian-13-x64",
+            "public": true,
+            "regions": [],
+            "created_at": born,
+            "min_disk_size": 10,
+            "size_gigabytes": 1.0,
+            "tags": [],
+            "status": "available",
+        },
+        "volume_ids": volumes,
+        "size": {
+            "slug": "s-1vcpu-1gb",
+            "memory": 1024,
+            "vcpus": 1,
+            "disk": 25,
+            "transfer": 1.0,
+            "price_monthly": 6.0,
+            "price_hourly": 0.009,
+            "regions": [droplet.region],
+            "available": true,
+            "description": "Basic",
+        },
+        "size_slug": "s-1vcpu-1gb",
+        "networks": { "v4": [], "v6": [] },
+        "region": region(&droplet.region),
+        "tags": [],
+        "vpc_uuid": "00000000-0000-4000-8000-000000000000",
+    })
+}

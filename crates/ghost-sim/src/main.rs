@@ -1,0 +1,192 @@
+//! `ghost-sim serve`: what was typed, put together and run until a signal.
+#![forbid(unsafe_code)]
+
+use std::io::{self, IsTerminal, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+use ghost_sim::api::{Api, Config, Limits};
+use ghost_sim::fault::Faults;
+use ghost_sim::serve::Server;
+use ghost_sim::simulator::{Devices, Simulator};
+use ghost_sim::state::Settings;
+use ghost_sim::token::TokenFile;
+use jiff::SignedDuration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::filter::LevelFilter;
+
+/// The simulated cloud, for development.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serves the block storage API until SIGINT or SIGTERM.
+    Serve(Box<Serve>),
+}
+
+#[derive(Args)]
+struct Serve {
+    /// The address to listen on; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// The folder that everything is kept in; made if it is not there.
+    #[arg(long, value_name = "DIR")]
+    state_dir: PathBuf,
+    /// The file with the token that requests must carry; read again when it changes.
+    #[arg(long, value_name = "FILE")]
+    token_file: PathBuf,
+    /// How many droplets there are.
+    #[arg(long, default_value_t = 3)]
+    droplets: u64,
+    /// The number of the first droplet.
+    #[arg(long, default_value_t = 101, value_parser = clap::value_parser!(u64).range(1..=i64::MAX as u64))]
+    first_droplet: u64,
+    /// The region of the droplets.
+    #[arg(long, default_value = "ams1")]
+    region: String,
+    /// How long an action takes; 0: it is completed when answered.
+    #[arg(long, default_value = "0ms", value_parser = duration)]
+    action_time: Duration,
+    /// How much later than acted on a request is answered.
+    #[arg(long, default_value = "0ms", value_parser = duration)]
+    latency: Duration,
+    /// The budget of a minute, which no header tells; none without this.
+    #[arg(long, value_name = "N")]
+    requests_per_minute: Option<u64>,
+    /// The budget of an hour.
+    #[arg(long, value_name = "N", default_value_t = 5000)]
+    requests_per_hour: u64,
+    /// How many volumes one droplet takes.
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    volumes_per_droplet: usize,
+    /// How many volumes the account may have; no limit without this.
+    #[arg(long, value_name = "N")]
+    volume_limit: Option<u64>,
+    /// A droplet refuses an attach or detach while another one runs on it.
+    #[arg(long)]
+    one_event_per_droplet: bool,
+    /// By how much lists and attachments lag behind when read.
+    #[arg(long, default_value = "0ms", value_parser = duration)]
+    read_lag: Duration,
+    /// How long a volume refuses its next snapshot after one was made.
+    #[arg(long, default_value = "0s", value_parser = duration)]
+    snapshot_pause: Duration,
+    /// The certificate chain for TLS, as PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_key_file")]
+    tls_cert_file: Option<PathBuf>,
+    /// The certificate's private key, as PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    tls_key_file: Option<PathBuf>,
+    /// A JSON list of fault rules to start with.
+    #[arg(long, value_name = "FILE")]
+    faults: Option<PathBuf>,
+    /// Volumes are only spoken of: no files, no loop devices, no root.
+    #[arg(long)]
+    no_devices: bool,
+    /// How much is logged to the standard error: error, warn, info, debug, trace or off.
+    #[arg(long, default_value = "info")]
+    log: LevelFilter,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let Command::Serve(arguments) = Arguments::parse().command;
+    tracing_subscriber::fmt()
+        .with_max_level(arguments.log)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .init();
+    match serve(*arguments).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(arguments: Serve) -> Result<()> {
+    // Before anything is made, so that no signal can come too early to be cleaned up after.
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+
+    let tls_files = arguments.tls_cert_file.as_deref().zip(arguments.tls_key_file.as_deref());
+    let server = Server::bind(arguments.listen, tls_files).await?;
+    let url = server.url()?;
+    let faults = match &arguments.faults {
+        None => Faults::default(),
+        Some(path) => {
+            let json =
+                std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+            let parsed = Faults::parse(&json, &Api::routes()).map_err(anyhow::Error::msg);
+            parsed.with_context(|| format!("cannot use {}", path.display()))?
+        }
+    };
+    let config = Config {
+        token: String::new(),
+        limits: Limits {
+            per_hour: arguments.requests_per_hour,
+            per_minute: arguments.requests_per_minute,
+        },
+        latency: arguments.latency,
+        scheme: if tls_files.is_some() { "https" } else { "http" },
+    };
+    let settings = Settings {
+        region: arguments.region,
+        droplets: arguments.droplets,
+        first_droplet: arguments.first_droplet,
+        action_time: arguments.action_time,
+        volumes_per_droplet: arguments.volumes_per_droplet,
+        volume_limit: arguments.volume_limit,
+        one_event_per_droplet: arguments.one_event_per_droplet,
+        read_lag: arguments.read_lag,
+        snapshot_pause: arguments.snapshot_pause,
+    };
+    let token = TokenFile::new(arguments.token_file);
+    let devices = if arguments.no_devices { Devices::None } else { Devices::Real };
+    let simulator =
+        Simulator::start(&arguments.state_dir, settings, config, faults, token, devices).await?;
+    let simulator = Arc::new(simulator);
+
+    let stop = CancellationToken::new();
+    let signalled = async {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        tracing::info!("stopping");
+        stop.cancel();
+    };
+    let announced = announce(&url);
+    if announced.is_ok() {
+        let serving = server.run(simulator.clone(), stop.clone());
+        tokio::join!(serving, simulator.end_actions(&stop), signalled);
+    }
+    announced.and(simulator.release().await.context("a loop device may be left behind"))
+}
+
+/// The one line on the standard output, for whoever started this and waits for it.
+fn announce(url: &str) -> Result<()> {
+    let mut output = io::stdout();
+    writeln!(output, "listening on {url}")
+        .and_then(|()| output.flush())
+        .context("cannot write to the standard output")
+}
+
+/// A duration with its unit, such as `250ms`, `10s` or `1m30s`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: SignedDuration =
+        text.parse().map_err(|_| "a duration looks like 250ms, 10s or 1m30s".to_owned())?;
+    Duration::try_from(parsed).map_err(|_| "a duration cannot be negative".to_owned())
+}

@@ -1,0 +1,85 @@
+//! What a storage system can do: primitive verbs with precise errors.
+//!
+//! A backend keeps no promise of CSI. It does not look before it acts, does not repeat whole
+//! operations and takes no locks; `controller` builds the promises from these verbs, once for all
+//! backends. Powers that not every storage has are traits of their own behind accessors, and what
+//! the driver advertises is what the accessors answer.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::error::Result;
+use crate::volume::{Bytes, NodeId, Region, SizeRule, Volume, VolumeId, VolumeName, VolumeSpec};
+
+pub mod cosmos;
+
+/// A storage system.
+#[async_trait]
+pub trait Backend: Send + Sync + 'static {
+    /// The volume that was made under the orchestrator's name.
+    ///
+    /// # Errors
+    /// `Conflict` when two volumes have it: there is no right choice between them.
+    async fn find(&self, name: &VolumeName, region: Option<&Region>) -> Result<Option<Volume>>;
+
+    /// The volume of this id. Only the storage's own word means that there is none.
+    async fn get(&self, id: &VolumeId) -> Result<Option<Volume>>;
+
+    /// Every volume, each once: a list that may have missed one is an error.
+    async fn list(&self) -> Result<Vec<Volume>>;
+
+    /// Makes an empty volume.
+    ///
+    /// # Errors
+    /// `Conflict` when the name is taken; it never looks first. `Unavailable` when the outcome is
+    /// unknown.
+    async fn create(&self, spec: &VolumeSpec) -> Result<Volume>;
+
+    /// Deletes a volume.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none, `Precondition` when it is attached.
+    async fn delete(&self, id: &VolumeId) -> Result<()>;
+
+    /// The sizes that volumes can have.
+    fn sizes(&self) -> SizeRule;
+
+    /// Volumes that have to be attached to a node before it can use them.
+    fn attach(&self) -> Option<&dyn Attach> {
+        None
+    }
+
+    /// Volumes that can grow.
+    fn grow(&self) -> Option<&dyn Grow> {
+        None
+    }
+}
+
+/// A storage system whose volumes are attached to nodes.
+#[async_trait]
+pub trait Attach: Send + Sync {
+    /// Attaches and answers when the storage itself says that it is done.
+    ///
+    /// # Errors
+    /// `NotFound` without the volume or the node, `Precondition` naming the node that has it,
+    /// `Exhausted` when the node is full.
+    async fn attach(&self, id: &VolumeId, node: &NodeId) -> Result<Volume>;
+
+    /// Detaches and answers when the storage itself says that the disk has left. Not attached
+    /// there, or no such volume or node, is done.
+    async fn detach(&self, id: &VolumeId, node: &NodeId) -> Result<()>;
+}
+
+/// A storage system whose volumes can grow.
+#[async_trait]
+pub trait Grow: Send + Sync {
+    /// Grows the volume to this size and answers when the storage itself says that it has it.
+    async fn grow(&self, id: &VolumeId, size: Bytes) -> Result<Volume>;
+
+    /// Whether it can grow while a node uses it.
+    fn online(&self) -> bool;
+}
+
+/// A backend that many parts hold.
+pub type SharedBackend = Arc<dyn Backend>;

@@ -1,0 +1,284 @@
+//! Greenhost's disk API, compatible with version 2 of DigitalOcean's block storage: droplets are
+//! machines, volumes are disks, and attach, detach and resize are asynchronous actions.
+//!
+//! The principal type is [`Cosmos`]. What the API's document does not say is decided here alone:
+//! a refusal is never explained by its text, but by the state that is read after it.
+
+use async_trait::async_trait;
+
+use self::action::Goal;
+use self::client::{Call, Client, encoded};
+use self::list::Recent;
+use self::look::Looks;
+use crate::backend::{Attach, Backend, Grow};
+use crate::error::{Error, ErrorKind, Result};
+use crate::volume::{Bytes, NodeId, Region, SizeRule, Volume, VolumeId, VolumeName, VolumeSpec};
+
+mod action;
+mod budget;
+mod client;
+mod error;
+mod exchange;
+mod list;
+mod look;
+mod name;
+mod token;
+mod wire;
+
+pub use client::Meter;
+pub use exchange::{Exchange, Failure, Http, Request, Response};
+pub use name::ClusterId;
+pub use token::TokenFile;
+
+/// The sizes of the API: whole GiB, 1 to 16384 (its documentation).
+const SIZES: SizeRule = SizeRule {
+    granularity: Bytes::from_gib(1),
+    minimum: Bytes::from_gib(1),
+    maximum: Bytes::from_gib(16384),
+};
+
+/// The tag of every volume that this driver makes.
+const TAG_GHOST: &str = "ghost";
+/// The tag of a volume that was made empty, and so may be formatted while it is.
+const TAG_BLANK: &str = "ghost:blank";
+
+/// How to use an account.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What stands before the names of this cluster's volumes.
+    pub cluster_id: Option<ClusterId>,
+    /// The most requests in a minute; the API does not tell its limit.
+    pub requests_per_minute: usize,
+    /// The most volumes on one droplet.
+    pub attach_limit: usize,
+    /// Where the random part of waits begins.
+    pub seed: u64,
+}
+
+/// An account at the cloud.
+pub struct Cosmos<E> {
+    client: Client<E>,
+    looks: Looks,
+    recent: Recent,
+    options: Options,
+}
+
+impl<E: Exchange> Cosmos<E> {
+    /// An account reached through `exchange` with the token in that file.
+    pub fn new(exchange: E, token: TokenFile, options: Options, meter: Box<dyn Meter>) -> Self {
+        let random = fastrand::Rng::with_seed(options.seed);
+        let client = Client::new(exchange, token, options.requests_per_minute, random, meter);
+        Self { client, looks: Looks::default(), recent: Recent::default(), options }
+    }
+
+    async fn look(&self, id: &VolumeId) -> Result<Option<wire::Volume>> {
+        if !is_sendable(id) {
+            return Ok(None);
+        }
+        self.looks.volume(&self.client, &self.recent, id).await
+    }
+
+    /// What a refused permission to make a volume means: the same status says that the account is
+    /// full, which its own numbers tell.
+    async fn explain_forbidden(&self, refusal: error::ApiError) -> Error {
+        let call = Call::get("/v2/account", "/v2/account".to_owned());
+        let limit = match self.client.json::<wire::AccountBody>(call).await {
+            Ok(body) => body.account.volume_limit,
+            Err(error) if error.status().is_some_and(|status| status < 500) => None,
+            Err(error) => return error.into(),
+        };
+        let Some(limit) = limit else { return refusal.into() };
+        match list::all(&self.client, &self.recent).await {
+            Ok(volumes) if u64::try_from(volumes.len()).is_ok_and(|n| n >= limit) => refusal
+                .meaning(
+                    ErrorKind::Exhausted,
+                    format!("the account has {} volumes, as many as it may have", volumes.len()),
+                ),
+            Ok(_) => refusal.into(),
+            Err(error) => error,
+        }
+    }
+
+    /// What a refused creation means. The request was checked, so it is the region, or news.
+    async fn explain_create(&self, spec: &VolumeSpec, refusal: error::ApiError) -> Error {
+        let call = Call::get("/v2/regions", "/v2/regions?per_page=200".to_owned());
+        match self.client.json::<wire::RegionsBody>(call).await {
+            Ok(body) => {
+                let known = body.regions.iter().find(|r| r.slug == spec.region.as_str());
+                if known.is_some_and(|region| region.available) {
+                    refusal.into()
+                } else {
+                    refusal.meaning(
+                        ErrorKind::Exhausted,
+                        format!("no volume can be made in region {}", spec.region),
+                    )
+                }
+            }
+            Err(error) => error.into(),
+        }
+    }
+}
+
+#[async_trait]
+impl<E: Exchange> Backend for Cosmos<E> {
+    async fn find(&self, name: &VolumeName, region: Option<&Region>) -> Result<Option<Volume>> {
+        let cloud_name = name::cloud_name(self.options.cluster_id.as_ref(), name);
+        let region = region.map(|region| format!("&region={region}")).unwrap_or_default();
+        let path = format!("/v2/volumes?name={}{region}&per_page=200", encoded(&cloud_name));
+        let body: wire::VolumesBody = self.client.json(Call::get("/v2/volumes", path)).await?;
+        // A filter that is not understood answers everything, so the names are compared here too.
+        let mut found = body.volumes.into_iter().filter(|volume| volume.name == cloud_name);
+        match (found.next(), found.next()) {
+            (None, _) => Ok(None),
+            (Some(volume), None) => domain(volume).map(Some),
+            (Some(one), Some(two)) => Err(Error::conflict(format!(
+                "there are two volumes named {cloud_name:?}: {} in {} and {} in {}; delete or \
+                 rename the one that is not wanted",
+                one.id, one.region.slug, two.id, two.region.slug
+            ))),
+        }
+    }
+
+    async fn get(&self, id: &VolumeId) -> Result<Option<Volume>> {
+        self.look(id).await?.map(domain).transpose()
+    }
+
+    async fn list(&self) -> Result<Vec<Volume>> {
+        list::all(&self.client, &self.recent).await?.into_iter().map(domain).collect()
+    }
+
+    async fn create(&self, spec: &VolumeSpec) -> Result<Volume> {
+        let name = name::cloud_name(self.options.cluster_id.as_ref(), &spec.name);
+        let cluster = self.options.cluster_id.as_ref();
+        let cluster_tag = cluster.map(|cluster| format!("ghost:cluster:{}", cluster.as_str()));
+        let mut tags = vec![TAG_GHOST, TAG_BLANK];
+        tags.extend(cluster_tag.as_deref());
+        let body = wire::CreateVolume {
+            name: &name,
+            size_gigabytes: spec.size.whole_gib(),
+            region: spec.region.as_str(),
+            description: "made by ghost, the CSI driver of a Kubernetes cluster",
+            tags: &tags,
+        };
+        let call = Call::post("/v2/volumes", "/v2/volumes".to_owned(), &body);
+        match self.client.json::<wire::VolumeBody>(call).await {
+            Ok(body) => {
+                self.recent.made(&body.volume.id);
+                domain(body.volume)
+            }
+            Err(error) => Err(match error.status() {
+                Some(403) => self.explain_forbidden(error).await,
+                Some(400 | 404 | 422) => self.explain_create(spec, error).await,
+                _ => error.into(),
+            }),
+        }
+    }
+
+    async fn delete(&self, id: &VolumeId) -> Result<()> {
+        if !is_sendable(id) {
+            return Err(no_volume(id));
+        }
+        let call = Call::delete("/v2/volumes/{id}", look::volume_path(id, ""));
+        match self.client.call(call).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_refusal() => {
+                // Attached, or something else is going on with it: what it is decides the words.
+                let attached = self.get(id).await?.ok_or_else(|| no_volume(id))?.attached;
+                let holder = match attached.first() {
+                    Some(node) => format!("it is attached to node {node}"),
+                    None => "the cloud does not allow it now".to_owned(),
+                };
+                let kind = match attached.first() {
+                    Some(_) => ErrorKind::Precondition,
+                    None => ErrorKind::Unavailable,
+                };
+                Err(error.meaning(kind, format!("volume {id} cannot be deleted: {holder}")))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn sizes(&self) -> SizeRule {
+        SIZES
+    }
+
+    fn attach(&self) -> Option<&dyn Attach> {
+        Some(self)
+    }
+
+    fn grow(&self) -> Option<&dyn Grow> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl<E: Exchange> Attach for Cosmos<E> {
+    async fn attach(&self, id: &VolumeId, node: &NodeId) -> Result<Volume> {
+        let droplet = droplet(node)
+            .ok_or_else(|| Error::not_found(format!("{node:?} is no node of this cloud")))?;
+        if !is_sendable(id) {
+            return Err(no_volume(id));
+        }
+        let volume = self.reach(id, Goal::On(droplet)).await?;
+        domain(volume.ok_or_else(|| no_volume(id))?)
+    }
+
+    async fn detach(&self, id: &VolumeId, node: &NodeId) -> Result<()> {
+        // A node that is none of this cloud's has nothing attached, and neither has no volume.
+        let Some(droplet) = droplet(node).filter(|_| is_sendable(id)) else { return Ok(()) };
+        self.reach(id, Goal::Off(droplet)).await.map(|_| ())
+    }
+}
+
+#[async_trait]
+impl<E: Exchange> Grow for Cosmos<E> {
+    async fn grow(&self, id: &VolumeId, size: Bytes) -> Result<Volume> {
+        let reached = self.reach(id, Goal::Large(size.whole_gib())).await;
+        let volume = reached.map_err(|error| match error.kind() {
+            ErrorKind::Refused => error
+                .into_kind(ErrorKind::Exhausted)
+                .context("the account may not have more storage, or the token may not resize"),
+            _ => error,
+        })?;
+        domain(volume.ok_or_else(|| no_volume(id))?)
+    }
+
+    fn online(&self) -> bool {
+        true
+    }
+}
+
+fn no_volume(id: &VolumeId) -> Error {
+    Error::not_found(format!("there is no volume {id} at the cloud"))
+}
+
+/// The droplet of a node id; a node id that is no positive integer is none of this cloud's.
+fn droplet(node: &NodeId) -> Option<u64> {
+    let text = node.as_str();
+    let droplet = text.parse().ok().filter(|droplet| *droplet > 0)?;
+    // "+7" and "007" parse too, but the cloud would answer with another spelling of the node.
+    (text == u64::to_string(&droplet)).then_some(droplet)
+}
+
+/// Whether an id can stand in a path. Dots alone would name another path, and no id is that.
+fn is_sendable(id: &VolumeId) -> bool {
+    !matches!(id.as_str(), "." | "..")
+}
+
+fn domain(volume: wire::Volume) -> Result<Volume> {
+    let odd = |what: &str| format!("the cloud's volume {:?} has {what}", volume.id);
+    let unexpected = |error: Error| error.into_kind(ErrorKind::Unavailable);
+    let attached: Result<Vec<NodeId>> =
+        volume.droplet_ids.iter().flatten().map(|id| NodeId::new(id.to_string())).collect();
+    let has_tag = |tag: &str| volume.tags.iter().flatten().any(|have| have == tag);
+    Ok(Volume {
+        made_blank: has_tag(TAG_BLANK),
+        region: Region::new(volume.region.slug.clone())
+            .map_err(|error| unexpected(error).context(odd("no usable region")))?,
+        attached: attached.map_err(|error| unexpected(error).context(odd("an odd droplet")))?,
+        size: Bytes::from_gib(volume.size_gigabytes),
+        id: VolumeId::new(volume.id.clone())
+            .map_err(|error| unexpected(error).context(odd("no usable id")))?,
+        name: volume.name,
+    })
+}

@@ -1,0 +1,251 @@
+//! Attach, detach and grow: an action is asked for, and then the *state* is waited for.
+//!
+//! The cloud's answer to the action itself is the arbiter: it is asked first, and what it refuses
+//! is decided from the state read afterwards, never from the words of the refusal. An action that
+//! is accepted is not yet done, and one that is done may not show yet.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Cosmos;
+use super::client::Call;
+use super::error::ApiError;
+use super::exchange::Exchange;
+use super::look::volume_path;
+use super::wire::{self, ActionStatus, PostAction};
+use crate::error::{Error, ErrorKind, Result};
+use crate::volume::VolumeId;
+
+/// How long a state is waited for within one operation. The next call goes on from there.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The wait after the first look that showed nothing; each next one is half as long again.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+/// The longest wait between two looks.
+const LONGEST_WAIT: Duration = Duration::from_secs(3);
+/// After how many looks that showed nothing the action itself is read.
+const LOOKS_PER_ACTION: u32 = 3;
+
+/// The state that an action is to bring about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Goal {
+    /// Attached to this droplet.
+    On(u64),
+    /// Not attached to this droplet.
+    Off(u64),
+    /// At least this many GiB.
+    Large(u64),
+}
+
+impl Goal {
+    fn action(self) -> PostAction {
+        match self {
+            Self::On(droplet_id) => PostAction::Attach { droplet_id },
+            Self::Off(droplet_id) => PostAction::Detach { droplet_id },
+            Self::Large(size_gigabytes) => PostAction::Resize { size_gigabytes },
+        }
+    }
+
+    fn is_reached(self, volume: &wire::Volume) -> bool {
+        match self {
+            Self::On(droplet) => volume.is_on(droplet),
+            Self::Off(droplet) => !volume.is_on(droplet),
+            Self::Large(gib) => volume.size_gigabytes >= gib,
+        }
+    }
+}
+
+impl<E: Exchange> Cosmos<E> {
+    /// Brings the volume to the goal and answers it as it then is; `None` when there is no such
+    /// volume.
+    ///
+    /// The cloud does one thing at a time for a volume and, on some, for a droplet. A refusal that
+    /// the state does not explain is therefore waited out: first the volume's own running action,
+    /// then a little.
+    pub(super) async fn reach(&self, id: &VolumeId, goal: Goal) -> Result<Option<wire::Volume>> {
+        let give_up = Instant::now() + PATIENCE;
+        let mut wait = FIRST_WAIT * 2;
+        loop {
+            let refusal = match self.post_action(id, goal).await {
+                Ok(action) => return self.wait_for(id, goal, action.id, give_up).await,
+                Err(error) if error.is_not_found() || error.is_refusal() => error,
+                Err(error) => return Err(error.into()),
+            };
+            let Some(volume) = self.look(id).await? else { return Ok(None) };
+            if goal.is_reached(&volume) {
+                return Ok(Some(volume));
+            }
+            let running = self.running_action(id).await?;
+            self.explain(goal, &volume, running.as_ref(), &refusal).await?;
+            if Instant::now() + wait > give_up {
+                return Err(refusal.meaning(
+                    ErrorKind::Unavailable,
+                    format!("the cloud does not take an action on volume {id} now"),
+                ));
+            }
+            match running {
+                Some(running) => self.wait_for_end(id, running.id, give_up).await?,
+                None => {
+                    tokio::time::sleep(self.client.jitter(wait)).await;
+                    wait = (wait * 3 / 2).min(LONGEST_WAIT);
+                }
+            }
+        }
+    }
+
+    async fn post_action(
+        &self,
+        id: &VolumeId,
+        goal: Goal,
+    ) -> std::result::Result<wire::Action, ApiError> {
+        let path = volume_path(id, "/actions");
+        let call = Call::post("/v2/volumes/{id}/actions", path, &goal.action());
+        Ok(self.client.json::<wire::ActionBody>(call).await?.action)
+    }
+
+    /// Waits until the goal shows.
+    ///
+    /// The first look comes at once; the following ones are shared with all who wait, and come less
+    /// and less often. When they show nothing, the action itself is read: if it ended in an error,
+    /// so does this.
+    async fn wait_for(
+        &self,
+        id: &VolumeId,
+        goal: Goal,
+        action: u64,
+        give_up: Instant,
+    ) -> Result<Option<wire::Volume>> {
+        let mut wait = FIRST_WAIT;
+        for look in 1.. {
+            match self.look(id).await? {
+                None => return Ok(None),
+                Some(volume) if goal.is_reached(&volume) => return Ok(Some(volume)),
+                Some(_) => {}
+            }
+            if look % LOOKS_PER_ACTION == 0 {
+                self.check_action(id, action).await?;
+            }
+            if Instant::now() + wait > give_up {
+                break;
+            }
+            tokio::time::sleep(self.client.jitter(wait)).await;
+            wait = (wait * 3 / 2).min(LONGEST_WAIT);
+        }
+        Err(Error::timeout(format!(
+            "the cloud has not finished with volume {id} within {} s; it goes on there, and the \
+             next call looks again",
+            PATIENCE.as_secs()
+        )))
+    }
+
+    /// Fails when the action has ended in an error.
+    async fn check_action(&self, id: &VolumeId, action: u64) -> Result<()> {
+        match self.read_action(id, action).await {
+            Ok(read) if read.status == ActionStatus::Errored => Err(Error::failed(format!(
+                "the cloud's {} of volume {id} ended in an error (action {action}); the volume is \
+                 as it was",
+                if read.kind.is_empty() { "action" } else { read.kind.as_str() }
+            ))),
+            Ok(_) => Ok(()),
+            // Actions are kept for a while only; the state is what is waited for.
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn read_action(
+        &self,
+        id: &VolumeId,
+        action: u64,
+    ) -> std::result::Result<wire::Action, ApiError> {
+        let path = volume_path(id, &format!("/actions/{action}"));
+        let call = Call::get("/v2/volumes/{id}/actions/{id}", path);
+        Ok(self.client.json::<wire::ActionBody>(call).await?.action)
+    }
+
+    /// The action that is under way on the volume, if there is one.
+    async fn running_action(&self, id: &VolumeId) -> Result<Option<wire::Action>> {
+        let call = Call::get("/v2/volumes/{id}/actions", volume_path(id, "/actions"));
+        match self.client.json::<wire::ActionsBody>(call).await {
+            Ok(body) => Ok(body.actions.into_iter().find(|a| a.status == ActionStatus::InProgress)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn wait_for_end(&self, id: &VolumeId, action: u64, give_up: Instant) -> Result<()> {
+        let mut wait = FIRST_WAIT;
+        while Instant::now() < give_up {
+            match self.read_action(id, action).await {
+                Ok(read) if read.status == ActionStatus::InProgress => {}
+                Ok(_) => return Ok(()),
+                Err(error) if error.is_not_found() => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+            tokio::time::sleep(self.client.jitter(wait)).await;
+            wait = (wait * 3 / 2).min(LONGEST_WAIT);
+        }
+        Err(Error::timeout(format!(
+            "an earlier action ({action}) on volume {id} is still under way at the cloud"
+        )))
+    }
+
+    /// Fails when the state shows that the goal will not be taken, now or later.
+    async fn explain(
+        &self,
+        goal: Goal,
+        volume: &wire::Volume,
+        running: Option<&wire::Action>,
+        refusal: &ApiError,
+    ) -> Result<()> {
+        let id = &volume.id;
+        match goal {
+            Goal::On(droplet) => {
+                if let Some(holder) = volume.droplet_ids.iter().flatten().next() {
+                    return Err(Error::precondition(format!(
+                        "volume {id} is attached to node {holder}; it has to be detached there first"
+                    )));
+                }
+                self.explain_attach(volume, droplet, refusal).await
+            }
+            Goal::Off(_) => Ok(()),
+            Goal::Large(_) if running.is_some() => Ok(()),
+            Goal::Large(gib) => {
+                Err(Error::precondition(format!("volume {id} cannot grow to {gib} GiB: {refusal}")))
+            }
+        }
+    }
+
+    /// Why a volume that is attached nowhere cannot be attached to the droplet.
+    async fn explain_attach(
+        &self,
+        volume: &wire::Volume,
+        droplet: u64,
+        refusal: &ApiError,
+    ) -> Result<()> {
+        let call = Call::get("/v2/droplets/{id}", format!("/v2/droplets/{droplet}"));
+        let now = match self.client.json::<wire::DropletBody>(call).await {
+            Ok(body) => body.droplet,
+            Err(error) if error.is_not_found() => {
+                return Err(error.meaning(
+                    ErrorKind::NotFound,
+                    format!("there is no node {droplet} at the cloud"),
+                ));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if now.volume_ids.len() >= self.options.attach_limit {
+            return Err(Error::exhausted(format!(
+                "node {droplet} has {} volumes, as many as one node takes ({refusal})",
+                now.volume_ids.len()
+            )));
+        }
+        match &now.region {
+            Some(region) if region.slug != volume.region.slug => Err(Error::precondition(format!(
+                "volume {} is in region {}, node {droplet} in {}",
+                volume.id, volume.region.slug, region.slug
+            ))),
+            _ => Ok(()),
+        }
+    }
+}

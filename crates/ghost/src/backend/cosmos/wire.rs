@@ -1,0 +1,132 @@
+//! The JSON of the cloud's API, as far as it is used. Unknown fields are ignored, and a field that
+//! may be absent on a compatible cloud is optional here.
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Volume {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) size_gigabytes: u64,
+    pub(super) region: Region,
+    pub(super) droplet_ids: Option<Vec<u64>>,
+    pub(super) tags: Option<Vec<String>>,
+    /// When it was made, as text; compared with other such texts only.
+    pub(super) created_at: Option<String>,
+}
+
+impl Volume {
+    pub(super) fn is_on(&self, droplet: u64) -> bool {
+        self.droplet_ids.as_ref().is_some_and(|droplets| droplets.contains(&droplet))
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Region {
+    pub(super) slug: String,
+    #[serde(default = "yes")]
+    pub(super) available: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Action {
+    pub(super) id: u64,
+    #[serde(default)]
+    pub(super) status: ActionStatus,
+    #[serde(rename = "type", default)]
+    pub(super) kind: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ActionStatus {
+    Completed,
+    Errored,
+    /// Also whatever a later API may add: it has not ended as we know it.
+    #[default]
+    #[serde(other)]
+    InProgress,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Droplet {
+    #[serde(default)]
+    pub(super) volume_ids: Vec<String>,
+    pub(super) region: Option<Region>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Account {
+    pub(super) volume_limit: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct VolumeBody {
+    pub(super) volume: Volume,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ActionBody {
+    pub(super) action: Action,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct DropletBody {
+    pub(super) droplet: Droplet,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct AccountBody {
+    pub(super) account: Account,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct VolumesBody {
+    pub(super) volumes: Vec<Volume>,
+    pub(super) meta: Meta,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ActionsBody {
+    #[serde(default)]
+    pub(super) actions: Vec<Action>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct RegionsBody {
+    pub(super) regions: Vec<Region>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(super) struct Meta {
+    pub(super) total: u64,
+}
+
+/// The error envelope. Only an answer in this form is the API's own word.
+#[derive(Debug, Deserialize)]
+pub(super) struct ErrorBody {
+    pub(super) id: String,
+    pub(super) message: String,
+    pub(super) request_id: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct CreateVolume<'a> {
+    pub(super) name: &'a str,
+    pub(super) size_gigabytes: u64,
+    pub(super) region: &'a str,
+    pub(super) description: &'a str,
+    pub(super) tags: &'a [&'a str],
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub(super) enum PostAction {
+    Attach { droplet_id: u64 },
+    Detach { droplet_id: u64 },
+    Resize { size_gigabytes: u64 },
+}

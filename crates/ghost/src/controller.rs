@@ -1,0 +1,31 @@
+//! CSI's promises for volumes, kept over any backend.
+//!
+//! Each operation is a file that reads observe, decide, act: it reads the real state, decides with
+//! a function that does no I/O, and acts. Nothing is remembered, so a repeated or interrupted call
+//! observes what was done and goes on from there.
+
+use crate::backend::SharedBackend;
+use crate::volume::{Bytes, Region};
+
+mod attach;
+mod create;
+mod delete;
+mod grow;
+mod list;
+
+pub use attach::{attach, detach};
+pub use create::{CreateRequest, create};
+pub use delete::delete;
+pub use grow::{GrowRequest, grow};
+pub use list::{ListRequest, Listing, Lists};
+
+/// What the operations of the controller half need.
+#[derive(Clone)]
+pub struct Controller {
+    /// The storage.
+    pub backend: SharedBackend,
+    /// The size of a volume for which none was asked.
+    pub default_size: Bytes,
+    /// Where volumes are made when nothing says where.
+    pub default_region: Option<Region>,
+}

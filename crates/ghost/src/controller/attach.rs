@@ -1,0 +1,37 @@
+//! Attachment. The cloud's answer to the attach or detach itself is the arbiter.
+
+use super::Controller;
+use crate::backend::Attach;
+use crate::error::{Error, Result};
+use crate::volume::{NodeId, Volume, VolumeId};
+
+/// Attaches the volume to the node and answers it as it then is. Already done: it is attached there.
+///
+/// # Errors
+/// `NotFound` without the volume or the node, `Precondition` naming the node that has it,
+/// `Exhausted` when the node is full. It never detaches anything: who may lose a disk is not
+/// decided here.
+pub async fn attach(controller: &Controller, id: &VolumeId, node: &NodeId) -> Result<Volume> {
+    power(controller)?.attach(id, node).await
+}
+
+/// Detaches the volume from the node, or from every node that has it when none is named. Already
+/// done: it is not attached there, or there is no such volume or node.
+pub async fn detach(controller: &Controller, id: &VolumeId, node: Option<&NodeId>) -> Result<()> {
+    let power = power(controller)?;
+    let Some(node) = node else {
+        let volume = controller.backend.get(id).await?;
+        for node in volume.iter().flat_map(|volume| &volume.attached) {
+            power.detach(id, node).await?;
+        }
+        return Ok(());
+    };
+    power.detach(id, node).await
+}
+
+fn power(controller: &Controller) -> Result<&dyn Attach> {
+    controller
+        .backend
+        .attach()
+        .ok_or_else(|| Error::unsupported("volumes of this storage are not attached to nodes"))
+}

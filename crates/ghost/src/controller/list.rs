@@ -1,0 +1,142 @@
+//! Lists that page strictly.
+//!
+//! The storage's own page numbers shift when volumes come and go, so a walk through them could miss
+//! one or meet it twice, and whoever compares the list with the world would "repair" what is not
+//! broken. A walk here is over one list: the first page takes the whole list from the storage, and
+//! the token of each further page names that list and a place in it. Lists are held in memory for a
+//! short while only; the token of one that is gone is `StaleToken`, and the caller starts again.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Controller;
+use crate::error::{Error, Result};
+use crate::volume::Volume;
+
+/// The most entries of one page, whatever is asked for.
+const PAGE_LIMIT: usize = 1000;
+/// How long a list is held after its last page was read. The callers' walks take seconds.
+const HELD_FOR: Duration = Duration::from_secs(120);
+/// How many lists are held at once; the oldest goes first.
+const LISTS_HELD: usize = 4;
+
+/// A page that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListRequest {
+    /// The most entries; `None` for as many as one page holds.
+    pub limit: Option<usize>,
+    /// The token of the page before; `None` for the first page.
+    pub token: Option<String>,
+}
+
+/// A page of volumes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// The volumes, by id.
+    pub volumes: Vec<Volume>,
+    /// The token of the next page, if there is one.
+    pub next: Option<String>,
+}
+
+/// The lists that are being walked through.
+#[derive(Debug)]
+pub struct Lists {
+    /// Tells this process's tokens from those of another, or of one before a restart.
+    origin: u64,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    lists: VecDeque<HeldList>,
+    count: u64,
+}
+
+#[derive(Debug)]
+struct HeldList {
+    number: u64,
+    volumes: Arc<Vec<Volume>>,
+    last_read: Instant,
+}
+
+impl Lists {
+    /// None held yet. `origin` is a random number of this process, part of each token.
+    #[must_use]
+    pub fn new(origin: u64) -> Self {
+        Self { origin, held: Mutex::default() }
+    }
+
+    /// A page of all volumes.
+    ///
+    /// # Errors
+    /// `StaleToken` when the token is not of a list that is still held. When the storage could not
+    /// be read whole, its error: a part is never answered.
+    pub async fn page(&self, controller: &Controller, request: &ListRequest) -> Result<Listing> {
+        let limit = request.limit.unwrap_or(PAGE_LIMIT).min(PAGE_LIMIT);
+        match &request.token {
+            Some(token) => self.next(token, limit),
+            None => {
+                let mut volumes = controller.backend.list().await?;
+                volumes.sort_by(|a, b| a.id.cmp(&b.id));
+                if volumes.len() <= limit {
+                    return Ok(Listing { volumes, next: None });
+                }
+                Ok(self.first(Arc::new(volumes), limit))
+            }
+        }
+    }
+
+    fn first(&self, volumes: Arc<Vec<Volume>>, limit: usize) -> Listing {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.expire();
+        if held.lists.len() == LISTS_HELD {
+            held.lists.pop_front();
+        }
+        held.count += 1;
+        let number = held.count;
+        let page = self.cut(&volumes, number, 0, limit);
+        held.lists.push_back(HeldList { number, volumes, last_read: Instant::now() });
+        page
+    }
+
+    fn next(&self, token: &str, limit: usize) -> Result<Listing> {
+        let stale = || {
+            Error::stale_token(format!(
+                "the list token {token:?} is not, or no longer, known; start the list again"
+            ))
+        };
+        let (number, offset) = self.parse(token).ok_or_else(stale)?;
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.expire();
+        let list = held.lists.iter_mut().find(|list| list.number == number).ok_or_else(stale)?;
+        if offset >= list.volumes.len() {
+            return Err(stale());
+        }
+        list.last_read = Instant::now();
+        Ok(self.cut(&list.volumes, number, offset, limit))
+    }
+
+    fn cut(&self, volumes: &[Volume], number: u64, offset: usize, limit: usize) -> Listing {
+        let end = volumes.len().min(offset + limit);
+        Listing {
+            volumes: volumes[offset..end].to_vec(),
+            next: (end < volumes.len()).then(|| format!("{:x}.{number}.{end}", self.origin)),
+        }
+    }
+
+    fn parse(&self, token: &str) -> Option<(u64, usize)> {
+        let mut parts = token.split('.');
+        let origin = u64::from_str_radix(parts.next()?, 16).ok()?;
+        let place = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        (origin == self.origin && parts.next().is_none()).then_some(place)
+    }
+}
+
+impl Held {
+    fn expire(&mut self) {
+        self.lists.retain(|list| list.last_read.elapsed() < HELD_FOR);
+    }
+}

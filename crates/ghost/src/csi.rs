@@ -1,0 +1,15 @@
+//! The gRPC edge: protobuf comes in, is decoded once into the words of the domain, and an answer or
+//! a status goes out. Nothing is decided here but what a request means.
+
+mod controller;
+mod decode;
+mod encode;
+mod identity;
+mod node;
+mod server;
+mod status;
+
+pub use controller::ControllerService;
+pub use identity::{IdentityService, Plugin};
+pub use node::{NodeIdentity, NodeService};
+pub use server::{Endpoint, Listener, probe, serve};

@@ -1,0 +1,384 @@
+//! The Controller service: each call is decoded, run as an operation, and encoded.
+
+use ghost_csi as pb;
+use tonic::{Request, Response, Status};
+use tracing::{Instrument, Span, info_span};
+
+use super::status::{answer, not_offered};
+use super::{decode, encode};
+use crate::controller::{self, Controller, CreateRequest, GrowRequest, ListRequest, Lists};
+use crate::error::{Error, Result};
+use crate::operation::{Key, Operations};
+use crate::volume::{Locator, NodeId, Parameters, TopologyKey, Volume, VolumeId, VolumeName};
+
+type Answer<T> = std::result::Result<Response<T>, Status>;
+
+/// The Controller service.
+pub struct ControllerService {
+    controller: Controller,
+    lists: Lists,
+    operations: Operations,
+    key: TopologyKey,
+}
+
+impl ControllerService {
+    /// The service over this controller.
+    #[must_use]
+    pub fn new(
+        controller: Controller,
+        lists: Lists,
+        operations: Operations,
+        key: TopologyKey,
+    ) -> Self {
+        Self { controller, lists, operations, key }
+    }
+
+    async fn create(&self, request: Request<pb::CreateVolumeRequest>) -> Result<Volume> {
+        let deadline = decode::deadline(request.metadata());
+        let request = request.into_inner();
+        let name = VolumeName::new(request.name)?;
+        let span = info_span!("operation", rpc = "CreateVolume", name = name.as_str());
+        decode::check_together(&decode::capabilities(request.volume_capabilities)?)?;
+        Parameters::parse(&request.parameters.into_iter().collect())?;
+        if let Some(key) = request.mutable_parameters.keys().min() {
+            return Err(Error::invalid(format!(
+                "mutable parameter {key:?} is not known; volumes of this driver have none"
+            )));
+        }
+        if request.volume_content_source.is_some() {
+            return Err(Error::invalid(
+                "volume_content_source: this driver makes empty volumes only",
+            ));
+        }
+        let create = CreateRequest {
+            size: decode::size_range(request.capacity_range)?,
+            requirement: decode::requirement(request.accessibility_requirements, &self.key)?,
+            name,
+        };
+        let key = Key::Name(create.name.to_string());
+        let controller = self.controller.clone();
+        self.operations
+            .run("create_volume", key, deadline, create, |create| async move {
+                controller::create(&controller, create).await
+            })
+            .instrument(span)
+            .await
+    }
+
+    async fn delete(&self, request: Request<pb::DeleteVolumeRequest>) -> Result<()> {
+        let deadline = decode::deadline(request.metadata());
+        let id = decode::volume_id(request.into_inner().volume_id)?;
+        let span = span("DeleteVolume", &id, None);
+        let controller = self.controller.clone();
+        self.operations
+            .run("delete_volume", id_key(&id), deadline, id, |id| async move {
+                controller::delete(&controller, &id).await
+            })
+            .instrument(span)
+            .await
+    }
+
+    async fn publish(
+        &self,
+        request: Request<pb::ControllerPublishVolumeRequest>,
+    ) -> Result<Volume> {
+        let deadline = decode::deadline(request.metadata());
+        let request = request.into_inner();
+        let id = decode::volume_id(request.volume_id)?;
+        let node = decode::node_id(request.node_id)?;
+        decode::capability(request.volume_capability)?.check_usable()?;
+        if request.readonly {
+            return Err(Error::invalid(
+                "readonly attachments are not offered; mounts are made read-only on the node",
+            ));
+        }
+        let span = span("ControllerPublishVolume", &id, Some(&node));
+        let controller = self.controller.clone();
+        self.operations
+            .run("attach_volume", id_key(&id), deadline, (id, node), |(id, node)| async move {
+                controller::attach(&controller, &id, &node).await
+            })
+            .instrument(span)
+            .await
+    }
+
+    async fn unpublish(
+        &self,
+        request: Request<pb::ControllerUnpublishVolumeRequest>,
+    ) -> Result<()> {
+        let deadline = decode::deadline(request.metadata());
+        let request = request.into_inner();
+        let id = decode::volume_id(request.volume_id)?;
+        let node = match request.node_id {
+            every if every.is_empty() => None,
+            one => Some(decode::node_id(one)?),
+        };
+        let span = span("ControllerUnpublishVolume", &id, node.as_ref());
+        let controller = self.controller.clone();
+        self.operations
+            .run("detach_volume", id_key(&id), deadline, (id, node), |(id, node)| async move {
+                controller::detach(&controller, &id, node.as_ref()).await
+            })
+            .instrument(span)
+            .await
+    }
+
+    async fn expand(
+        &self,
+        request: Request<pb::ControllerExpandVolumeRequest>,
+    ) -> Result<pb::ControllerExpandVolumeResponse> {
+        let deadline = decode::deadline(request.metadata());
+        let request = request.into_inner();
+        let id = decode::volume_id(request.volume_id)?;
+        let size = decode::size_range(request.capacity_range)?
+            .ok_or_else(|| Error::invalid("capacity_range is missing"))?;
+        let block = match request.volume_capability {
+            None => false,
+            given => {
+                let capability = decode::capability(given)?;
+                capability.check_usable()?;
+                capability.access == crate::volume::AccessType::Block
+            }
+        };
+        let span = span("ControllerExpandVolume", &id, None);
+        let controller = self.controller.clone();
+        let grow = GrowRequest { id: id.clone(), size };
+        let volume = self
+            .operations
+            .run("expand_volume", id_key(&id), deadline, grow, |grow| async move {
+                controller::grow(&controller, &grow).await
+            })
+            .instrument(span)
+            .await?;
+        Ok(pb::ControllerExpandVolumeResponse {
+            capacity_bytes: encode::bytes(volume.size),
+            // Also when the disk was large enough: the node's part may be what is missing.
+            node_expansion_required: !block,
+        })
+    }
+
+    async fn get(&self, id: &VolumeId) -> Result<Volume> {
+        let found = self.controller.backend.get(id).await?;
+        found.ok_or_else(|| Error::not_found(format!("there is no volume {id}")))
+    }
+
+    async fn validate(
+        &self,
+        request: pb::ValidateVolumeCapabilitiesRequest,
+    ) -> Result<pb::ValidateVolumeCapabilitiesResponse> {
+        let id = decode::volume_id(request.volume_id)?;
+        let capabilities = decode::capabilities(request.volume_capabilities.clone())?;
+        let volume = self.get(&id).await?;
+        let context = decode::context(request.volume_context.clone());
+        let fits = decode::check_together(&capabilities)
+            .and_then(|()| Parameters::parse(&request.parameters.clone().into_iter().collect()))
+            .and_then(|_| {
+                let publish = volume.locator().publish_context();
+                Locator::from_contexts(&id, &publish, &context)
+            });
+        Ok(match fits {
+            Ok(_) => pb::ValidateVolumeCapabilitiesResponse {
+                confirmed: Some(pb::validate_volume_capabilities_response::Confirmed {
+                    volume_context: request.volume_context,
+                    volume_capabilities: request.volume_capabilities,
+                    parameters: request.parameters,
+                    mutable_parameters: Default::default(),
+                }),
+                message: String::new(),
+            },
+            Err(error) => {
+                pb::ValidateVolumeCapabilitiesResponse { confirmed: None, message: error.chain() }
+            }
+        })
+    }
+
+    async fn list(&self, request: pb::ListVolumesRequest) -> Result<pb::ListVolumesResponse> {
+        use pb::list_volumes_response::{Entry, VolumeStatus};
+
+        let limit = decode::limit(request.max_entries)?;
+        let token = Some(request.starting_token).filter(|token| !token.is_empty());
+        let page = self.lists.page(&self.controller, &ListRequest { limit, token }).await?;
+        let entries = page.volumes.iter().map(|volume| Entry {
+            volume: Some(encode::volume(volume, &self.key)),
+            status: Some(VolumeStatus { published_node_ids: encode::published_nodes(volume) }),
+        });
+        Ok(pb::ListVolumesResponse {
+            entries: entries.collect(),
+            next_token: page.next.unwrap_or_default(),
+        })
+    }
+
+    /// What is offered, read off what the backend answers to.
+    fn capabilities(&self) -> Vec<pb::controller_service_capability::rpc::Type> {
+        use pb::controller_service_capability::rpc::Type;
+        let backend = &self.controller.backend;
+        let mut types = vec![
+            Type::CreateDeleteVolume,
+            Type::ListVolumes,
+            Type::GetVolume,
+            Type::SingleNodeMultiWriter,
+        ];
+        if backend.attach().is_some() {
+            types.extend([Type::PublishUnpublishVolume, Type::ListVolumesPublishedNodes]);
+        }
+        if backend.grow().is_some() {
+            types.push(Type::ExpandVolume);
+        }
+        types
+    }
+}
+
+fn id_key(id: &VolumeId) -> Key {
+    Key::Id(id.to_string())
+}
+
+fn span(rpc: &'static str, id: &VolumeId, node: Option<&NodeId>) -> Span {
+    let span =
+        info_span!("operation", rpc, volume_id = id.as_str(), node_id = tracing::field::Empty);
+    if let Some(node) = node {
+        span.record("node_id", node.as_str());
+    }
+    span
+}
+
+#[tonic::async_trait]
+impl pb::controller_server::Controller for ControllerService {
+    async fn create_volume(
+        &self,
+        request: Request<pb::CreateVolumeRequest>,
+    ) -> Answer<pb::CreateVolumeResponse> {
+        let created = self.create(request).await;
+        answer(created.map(|volume| pb::CreateVolumeResponse {
+            volume: Some(encode::volume(&volume, &self.key)),
+        }))
+    }
+
+    async fn delete_volume(
+        &self,
+        request: Request<pb::DeleteVolumeRequest>,
+    ) -> Answer<pb::DeleteVolumeResponse> {
+        answer(self.delete(request).await.map(|()| pb::DeleteVolumeResponse {}))
+    }
+
+    async fn controller_publish_volume(
+        &self,
+        request: Request<pb::ControllerPublishVolumeRequest>,
+    ) -> Answer<pb::ControllerPublishVolumeResponse> {
+        let published = self.publish(request).await;
+        answer(published.map(|volume| pb::ControllerPublishVolumeResponse {
+            publish_context: encode::context(volume.locator().publish_context()),
+        }))
+    }
+
+    async fn controller_unpublish_volume(
+        &self,
+        request: Request<pb::ControllerUnpublishVolumeRequest>,
+    ) -> Answer<pb::ControllerUnpublishVolumeResponse> {
+        let unpublished = self.unpublish(request).await;
+        answer(unpublished.map(|()| pb::ControllerUnpublishVolumeResponse {}))
+    }
+
+    async fn validate_volume_capabilities(
+        &self,
+        request: Request<pb::ValidateVolumeCapabilitiesRequest>,
+    ) -> Answer<pb::ValidateVolumeCapabilitiesResponse> {
+        answer(self.validate(request.into_inner()).await)
+    }
+
+    async fn list_volumes(
+        &self,
+        request: Request<pb::ListVolumesRequest>,
+    ) -> Answer<pb::ListVolumesResponse> {
+        answer(self.list(request.into_inner()).await)
+    }
+
+    async fn controller_get_volume(
+        &self,
+        request: Request<pb::ControllerGetVolumeRequest>,
+    ) -> Answer<pb::ControllerGetVolumeResponse> {
+        use pb::controller_get_volume_response::VolumeStatus;
+
+        let read = async {
+            let id = decode::volume_id(request.into_inner().volume_id)?;
+            self.get(&id).await
+        };
+        answer(read.await.map(|volume| pb::ControllerGetVolumeResponse {
+            volume: Some(encode::volume(&volume, &self.key)),
+            status: Some(VolumeStatus { published_node_ids: encode::published_nodes(&volume) }),
+        }))
+    }
+
+    async fn controller_expand_volume(
+        &self,
+        request: Request<pb::ControllerExpandVolumeRequest>,
+    ) -> Answer<pb::ControllerExpandVolumeResponse> {
+        answer(self.expand(request).await)
+    }
+
+    async fn controller_get_capabilities(
+        &self,
+        _: Request<pb::ControllerGetCapabilitiesRequest>,
+    ) -> Answer<pb::ControllerGetCapabilitiesResponse> {
+        use pb::controller_service_capability::{Rpc, Type};
+        let capabilities = self.capabilities().into_iter().map(|rpc| {
+            pb::ControllerServiceCapability { r#type: Some(Type::Rpc(Rpc { r#type: rpc.into() })) }
+        });
+        answer(Ok(pb::ControllerGetCapabilitiesResponse { capabilities: capabilities.collect() }))
+    }
+
+    async fn controller_list_volume_health(
+        &self,
+        _: Request<pb::ControllerListVolumeHealthRequest>,
+    ) -> Answer<pb::ControllerListVolumeHealthResponse> {
+        not_offered("ControllerListVolumeHealth")
+    }
+
+    async fn controller_get_volume_health(
+        &self,
+        _: Request<pb::ControllerGetVolumeHealthRequest>,
+    ) -> Answer<pb::ControllerGetVolumeHealthResponse> {
+        not_offered("ControllerGetVolumeHealth")
+    }
+
+    async fn get_capacity(
+        &self,
+        _: Request<pb::GetCapacityRequest>,
+    ) -> Answer<pb::GetCapacityResponse> {
+        not_offered("GetCapacity")
+    }
+
+    async fn create_snapshot(
+        &self,
+        _: Request<pb::CreateSnapshotRequest>,
+    ) -> Answer<pb::CreateSnapshotResponse> {
+        not_offered("CreateSnapshot")
+    }
+
+    async fn delete_snapshot(
+        &self,
+        _: Request<pb::DeleteSnapshotRequest>,
+    ) -> Answer<pb::DeleteSnapshotResponse> {
+        not_offered("DeleteSnapshot")
+    }
+
+    async fn list_snapshots(
+        &self,
+        _: Request<pb::ListSnapshotsRequest>,
+    ) -> Answer<pb::ListSnapshotsResponse> {
+        not_offered("ListSnapshots")
+    }
+
+    async fn get_snapshot(
+        &self,
+        _: Request<pb::GetSnapshotRequest>,
+    ) -> Answer<pb::GetSnapshotResponse> {
+        not_offered("GetSnapshot")
+    }
+
+    async fn controller_modify_volume(
+        &self,
+        _: Request<pb::ControllerModifyVolumeRequest>,
+    ) -> Answer<pb::ControllerModifyVolumeResponse> {
+        not_offered("ControllerModifyVolume")
+    }
+}

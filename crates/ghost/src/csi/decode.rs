@@ -1,0 +1,247 @@
+//! Protobuf into the words of the domain. What is missing or malformed is refused here, by name;
+//! below, nothing is optional that an operation needs.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Component, PathBuf};
+use std::time::{Duration, Instant};
+
+use ghost_csi as pb;
+use ghost_host::FilesystemKind;
+use tonic::metadata::MetadataMap;
+
+use crate::error::{Error, Result};
+use crate::volume::{
+    AccessMode, AccessType, Capability, Context, NodeId, Requirement, SizeRange, TopologyKey,
+    VolumeId,
+};
+
+/// How long before the caller's own deadline an answer goes out.
+const ANSWER_AHEAD: Duration = Duration::from_millis(200);
+
+/// When an answer has to go out, from the caller's `grpc-timeout`; a malformed one counts as none.
+pub(super) fn deadline(metadata: &MetadataMap) -> Option<Instant> {
+    let text = metadata.get("grpc-timeout")?.to_str().ok()?;
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let amount: u64 = digits.parse().ok()?;
+    let timeout = match unit {
+        "H" => Duration::from_secs(amount.checked_mul(3600)?),
+        "M" => Duration::from_secs(amount.checked_mul(60)?),
+        "S" => Duration::from_secs(amount),
+        "m" => Duration::from_millis(amount),
+        "u" => Duration::from_micros(amount),
+        "n" => Duration::from_nanos(amount),
+        _ => return None,
+    };
+    Instant::now().checked_add(timeout.saturating_sub(ANSWER_AHEAD.min(timeout / 4)))
+}
+
+pub(super) fn volume_id(text: String) -> Result<VolumeId> {
+    VolumeId::new(text).map_err(|error| error.context("volume_id"))
+}
+
+pub(super) fn node_id(text: String) -> Result<NodeId> {
+    NodeId::new(text).map_err(|error| error.context("node_id"))
+}
+
+/// A path that the orchestrator gives. It is absolute and has no `..`, so that it means the same
+/// to everybody.
+pub(super) fn path(field: &str, text: String) -> Result<PathBuf> {
+    if text.is_empty() {
+        return Err(Error::invalid(format!("{field} is missing")));
+    }
+    let path = PathBuf::from(text);
+    let plain = path.is_absolute() && !path.components().any(|part| part == Component::ParentDir);
+    if !plain || path.as_os_str().as_encoded_bytes().contains(&0) {
+        return Err(Error::invalid(format!(
+            "{field} {path:?} must be an absolute path without \"..\""
+        )));
+    }
+    Ok(path)
+}
+
+pub(super) fn context(map: HashMap<String, String>) -> Context {
+    map.into_iter().collect()
+}
+
+pub(super) fn size_range(range: Option<pb::CapacityRange>) -> Result<Option<SizeRange>> {
+    range.map(|range| SizeRange::from_csi(range.required_bytes, range.limit_bytes)).transpose()
+}
+
+pub(super) fn capability(capability: Option<pb::VolumeCapability>) -> Result<Capability> {
+    use pb::volume_capability::AccessType as Type;
+    use pb::volume_capability::access_mode::Mode;
+
+    let capability =
+        capability.ok_or_else(|| Error::invalid("the volume capability is missing"))?;
+    let mode = capability.access_mode.map_or(0, |mode| mode.mode);
+    let mode = match Mode::try_from(mode) {
+        Ok(Mode::SingleNodeWriter) => AccessMode::SingleNodeWriter,
+        Ok(Mode::SingleNodeReaderOnly) => AccessMode::SingleNodeReaderOnly,
+        Ok(Mode::SingleNodeSingleWriter) => AccessMode::SingleNodeSingleWriter,
+        Ok(Mode::SingleNodeMultiWriter) => AccessMode::SingleNodeMultiWriter,
+        Ok(Mode::MultiNodeReaderOnly) => AccessMode::MultiNodeReaderOnly,
+        Ok(Mode::MultiNodeSingleWriter) => AccessMode::MultiNodeSingleWriter,
+        Ok(Mode::MultiNodeMultiWriter) => AccessMode::MultiNodeMultiWriter,
+        Ok(Mode::Unknown) | Err(_) => {
+            return Err(Error::invalid(format!(
+                "the volume capability has no known access mode ({mode})"
+            )));
+        }
+    };
+    let access = match capability.access_type {
+        None => return Err(Error::invalid("the volume capability has no access type")),
+        Some(Type::Block(_)) => AccessType::Block,
+        Some(Type::Mount(mount)) => {
+            if !mount.volume_mount_group.is_empty() {
+                return Err(Error::invalid(
+                    "volume_mount_group is not offered by this driver; use fsGroup",
+                ));
+            }
+            AccessType::Mount {
+                filesystem: filesystem(&mount.fs_type)?,
+                options: mount.mount_flags,
+            }
+        }
+    };
+    Ok(Capability { mode, access })
+}
+
+pub(super) fn capabilities(capabilities: Vec<pb::VolumeCapability>) -> Result<Vec<Capability>> {
+    if capabilities.is_empty() {
+        return Err(Error::invalid("the volume capabilities are missing"));
+    }
+    capabilities.into_iter().map(|one| capability(Some(one))).collect()
+}
+
+/// The filesystem of that name; ext4 where none is named.
+fn filesystem(name: &str) -> Result<FilesystemKind> {
+    if name.is_empty() {
+        return Ok(FilesystemKind::Ext4);
+    }
+    FilesystemKind::from_name(name).ok_or_else(|| {
+        let known = FilesystemKind::ALL.map(FilesystemKind::name).join(", ");
+        Error::invalid(format!("fs_type {name:?} is not offered; the filesystems are {known}"))
+    })
+}
+
+/// Refuses a set of uses that one fresh volume cannot serve.
+pub(super) fn check_together(capabilities: &[Capability]) -> Result<()> {
+    let mut wanted = None;
+    for capability in capabilities {
+        capability.check_offered()?;
+        if let AccessType::Mount { filesystem, .. } = &capability.access {
+            match wanted {
+                Some(other) if other != *filesystem => {
+                    return Err(Error::invalid(format!(
+                        "a volume has one filesystem; {other} and {filesystem} are asked for"
+                    )));
+                }
+                _ => wanted = Some(*filesystem),
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn requirement(
+    requirement: Option<pb::TopologyRequirement>,
+    key: &TopologyKey,
+) -> Result<Requirement> {
+    let regions = |topologies: Vec<pb::Topology>| {
+        topologies
+            .into_iter()
+            .map(|topology| {
+                let segments: BTreeMap<String, String> = topology.segments.into_iter().collect();
+                key.region(&segments)
+            })
+            .collect::<Result<Vec<_>>>()
+    };
+    let requirement = requirement.unwrap_or_default();
+    Ok(Requirement {
+        requisite: regions(requirement.requisite)?,
+        preferred: regions(requirement.preferred)?,
+    })
+}
+
+pub(super) fn limit(max_entries: i32) -> Result<Option<usize>> {
+    match usize::try_from(max_entries) {
+        Ok(0) => Ok(None),
+        Ok(limit) => Ok(Some(limit)),
+        Err(_) => Err(Error::invalid(format!("max_entries is negative: {max_entries}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    fn mount(fs_type: &str, mode: i32) -> pb::VolumeCapability {
+        pb::VolumeCapability {
+            access_mode: Some(pb::volume_capability::AccessMode { mode }),
+            access_type: Some(pb::volume_capability::AccessType::Mount(
+                pb::volume_capability::MountVolume {
+                    fs_type: fs_type.to_owned(),
+                    ..Default::default()
+                },
+            )),
+        }
+    }
+
+    #[test]
+    fn b34_no_filesystem_means_ext4_and_an_unknown_one_is_refused() {
+        let read = capability(Some(mount("", 1))).expect("the default");
+        let expected = AccessType::Mount { filesystem: FilesystemKind::Ext4, options: Vec::new() };
+        assert_eq!(read, Capability { mode: AccessMode::SingleNodeWriter, access: expected });
+        let error = capability(Some(mount("ntfs", 1))).expect_err("not offered");
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("ext4, ext3, xfs, btrfs"), "{error}");
+    }
+
+    #[test]
+    fn a_capability_without_mode_or_type_is_refused() {
+        let typeless = pb::VolumeCapability { access_type: None, ..mount("", 1) };
+        let modeless = pb::VolumeCapability { access_mode: None, ..mount("", 1) };
+        for bad in [None, Some(typeless), Some(modeless), Some(mount("", 0)), Some(mount("", 99))] {
+            assert_eq!(capability(bad).expect_err("must fail").kind(), ErrorKind::Invalid);
+        }
+    }
+
+    #[test]
+    fn a_fresh_volume_has_one_filesystem_and_one_node() {
+        let read = |list: Vec<pb::VolumeCapability>| {
+            check_together(&capabilities(list).expect("well-formed"))
+        };
+        assert!(read(vec![mount("xfs", 1), mount("xfs", 6)]).is_ok());
+        assert!(read(vec![mount("xfs", 1), mount("ext4", 1)]).is_err());
+        for multi_node in [3, 4, 5] {
+            assert!(read(vec![mount("", multi_node)]).is_err(), "{multi_node}");
+        }
+    }
+
+    #[test]
+    fn paths_are_absolute_and_do_not_climb() {
+        assert!(path("target_path", "/var/lib/kubelet/x".to_owned()).is_ok());
+        for bad in ["", "relative", "/a/../b", "/a\0b"] {
+            let error = path("target_path", bad.to_owned()).expect_err("must be refused");
+            assert!(error.to_string().contains("target_path"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_callers_deadline_is_read_in_all_its_units() {
+        let of = |text: &str| {
+            let mut metadata = MetadataMap::new();
+            metadata.insert("grpc-timeout", text.parse().expect("ascii"));
+            deadline(&metadata).map(|at| at.duration_since(Instant::now()))
+        };
+        for (text, seconds) in [("1H", 3600), ("2M", 120), ("15S", 15), ("15000m", 15)] {
+            let left = of(text).expect("well-formed");
+            let whole = Duration::from_secs(seconds);
+            assert!(left <= whole && left > whole - Duration::from_secs(2), "{text}: {left:?}");
+        }
+        for bad in ["", "S", "15", "xS", "15X", "18446744073709551615H"] {
+            assert!(of(bad).is_none(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Whether what is mounted at a path still has its device, told without touching the mount itself.
+
+use ghost_host::{Access, BlockDevice, Content, FilesystemKind, MountEntry};
+
+use super::Node;
+use super::error::{domain, is_of_the_device};
+use crate::error::Result;
+
+/// What stands behind a mount.
+#[derive(Clone, Debug)]
+pub(super) enum Condition {
+    /// A device that is there and still has the filesystem that was mounted of it.
+    Live(BlockDevice),
+    /// Nothing any more: the device is gone, cannot be read, or is no longer what was mounted.
+    Dead,
+    /// No block device: a memory filesystem, a network, a part of another filesystem.
+    NoDevice,
+}
+
+/// Finds out what stands behind a mount, by the device's number.
+///
+/// A filesystem answers from memory long after its device has gone, so that it is the device that
+/// is asked, and really read.
+pub(super) async fn condition(node: &Node, entry: &MountEntry) -> Result<Condition> {
+    let kind = FilesystemKind::from_name(&entry.filesystem);
+    let Some(number) = entry.device else {
+        // The number of a btrfs is that of its source, which has one as long as it is there.
+        let gone = kind == Some(FilesystemKind::Btrfs);
+        return Ok(if gone { Condition::Dead } else { Condition::NoDevice });
+    };
+    let device = match node.host.open_device(number).await {
+        Ok(Some(device)) => device,
+        Ok(None) => return Ok(Condition::Dead),
+        Err(error) if is_of_the_device(&error) => return Ok(Condition::Dead),
+        Err(error) => return Err(domain(error)),
+    };
+    // Of other kinds it is not known how they look, and they are never taken for dead.
+    let Some(kind) = kind else { return Ok(Condition::Live(device)) };
+    match node.host.probe(&device).await {
+        Ok(content) if content == Content::Filesystem(kind) => Ok(Condition::Live(device)),
+        Ok(_) => Ok(Condition::Dead),
+        Err(error) if is_of_the_device(&error) => Ok(Condition::Dead),
+        Err(error) => Err(domain(error)),
+    }
+}
+
+/// Whether a filesystem that was mounted for writing stopped taking writes, which it does by itself
+/// when it meets an error.
+pub(super) fn stopped_writing(entry: &MountEntry) -> bool {
+    let stopped = |option: &String| matches!(option.as_str(), "ro" | "emergency_ro" | "shutdown");
+    entry.access == Access::ReadWrite && entry.super_options.iter().any(stopped)
+}

@@ -1,0 +1,68 @@
+//! From a locator to a device that is held open, and the marks by which it is known.
+
+use ghost_host::{BlockDevice, DeviceNumber, DiskAddress, MountEntry, MountTable};
+
+use super::Node;
+use super::error::domain;
+use crate::error::{Error, Result};
+use crate::volume::Disk;
+
+/// Finds the disk, waiting for it, and makes sure that it is used whole.
+///
+/// # Errors
+/// `Unavailable` when it is not there, or another disk is in its place; `Failed` when something is
+/// built on it: a disk that we made and handed out has neither partitions nor holders.
+pub(super) async fn find(node: &Node, disk: &Disk) -> Result<BlockDevice> {
+    let address = DiskAddress {
+        link: node.disk_link.path_of(disk)?,
+        names: names(disk),
+        minimum_size: disk.minimum_size.get(),
+    };
+    let device = node.host.find_disk(&address, node.patience).await.map_err(domain)?;
+    if device.users().is_empty() {
+        return Ok(device);
+    }
+    Err(Error::failed(format!(
+        "{} is not used as the disk of volume {}, because others build on it: {}",
+        device.path().display(),
+        disk.id,
+        device.users().join(", ")
+    )))
+}
+
+/// The names by which the disk may introduce itself.
+pub(super) fn names(disk: &Disk) -> Vec<String> {
+    vec![disk.id.as_str().to_owned(), disk.name.clone()]
+}
+
+/// Where the device is published as a device. `/dev` itself, and a node bound to where it is
+/// anyway, as container runtimes do, are not among them.
+pub(super) async fn block_targets<'a>(
+    node: &Node,
+    table: &'a MountTable,
+    device: &BlockDevice,
+) -> Result<Vec<&'a MountEntry>> {
+    let mut found = Vec::new();
+    for entry in table.entries() {
+        let is_candidate = is_device_node(entry)
+            && entry.root.file_name() == device.path().file_name()
+            && entry.target != device.path();
+        if is_candidate && node_at(node, entry).await? == Some(device.number()) {
+            found.push(entry);
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a single node of a device folder may be mounted here, by the table's account.
+pub(super) fn is_device_node(entry: &MountEntry) -> bool {
+    matches!(entry.filesystem.as_str(), "devtmpfs" | "tmpfs" | "ramfs")
+        && entry.device.is_none()
+        && entry.root.parent().is_some()
+}
+
+/// The device whose node is bound here. Only for entries of a device folder: looking at the root
+/// of another mount may hang.
+pub(super) async fn node_at(node: &Node, entry: &MountEntry) -> Result<Option<DeviceNumber>> {
+    node.host.device_at(&entry.target).await.map_err(domain)
+}

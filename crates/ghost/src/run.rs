@@ -1,0 +1,155 @@
+//! Wiring: a checked configuration becomes a running half of the driver, until it is told to stop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ghost_csi as pb;
+use ghost_host::{Host, Linux};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tonic::service::Routes;
+
+use crate::backend::SharedBackend;
+use crate::backend::cosmos::Cosmos;
+use crate::config::{ControllerConfig, NodeConfig, Shared};
+use crate::controller::{Controller, Lists};
+use crate::csi::{ControllerService, IdentityService, Listener, NodeIdentity, NodeService, serve};
+use crate::error::{Error, Result};
+use crate::node::{FormatNotes, Node};
+use crate::operation::Operations;
+use crate::telemetry::{self, Metrics};
+use crate::volume::TopologyKey;
+
+/// How long running operations may take after the signal to stop. Kubernetes gives 30 s.
+const GRACE: Duration = Duration::from_secs(25);
+/// How long open connections may take after that.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+/// How long a disk that is attached may take to appear. The kubelet gives a stage two minutes.
+const DISK_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs the controller half until it is told to stop.
+///
+/// # Errors
+/// When it cannot start: the socket or the admin address is taken.
+pub async fn controller(config: ControllerConfig) -> Result<()> {
+    let metrics = Metrics::new();
+    let seed = config.options.seed;
+    let meter = Box::new(metrics.clone());
+    let cosmos = Cosmos::new(config.exchange, config.token, config.options, meter);
+    let backend: SharedBackend = Arc::new(cosmos);
+    #[cfg(debug_assertions)]
+    let backend: SharedBackend =
+        Arc::new(crate::mark::Marked::new(backend, config.shared.marks.clone()));
+
+    let operations = Operations::new(Arc::new(metrics.clone()));
+    let grows = backend.grow().is_some();
+    let identity = IdentityService::of_controller(config.shared.plugin.clone(), grows);
+    let controller = Controller {
+        backend,
+        default_size: config.default_size,
+        default_region: config.shared.region.clone(),
+    };
+    let key = TopologyKey::new(config.shared.plugin.name());
+    let lists = Lists::new(seed);
+    let service = ControllerService::new(controller, lists, operations.clone(), key);
+    let routes = Routes::new(pb::identity_server::IdentityServer::new(identity))
+        .add_service(pb::controller_server::ControllerServer::new(service));
+    answer(config.shared, metrics, operations, routes).await
+}
+
+/// Runs the node half until it is told to stop.
+///
+/// # Errors
+/// When it cannot start: the socket or the admin address is taken, or the folder of the format
+/// notes cannot be made.
+pub async fn node(config: NodeConfig) -> Result<()> {
+    let metrics = Metrics::new();
+    let host: Arc<dyn Host> = Arc::new(Linux::new(config.dev_root));
+    #[cfg(debug_assertions)]
+    let host: Arc<dyn Host> = Arc::new(crate::mark::Marked::new(host, config.shared.marks.clone()));
+    let node = Node {
+        host,
+        notes: FormatNotes::open(config.format_notes_dir)?,
+        disk_link: config.disk_link,
+        patience: DISK_PATIENCE,
+    };
+
+    let identity = match (config.node_id, config.shared.region.clone()) {
+        (Some(id), Some(region)) => NodeIdentity::known(id, region),
+        (id, region) => {
+            let (sender, identity) = NodeIdentity::pending();
+            let metadata = config.metadata;
+            #[expect(clippy::disallowed_methods, reason = "wiring: it ends when it knows")]
+            tokio::spawn(async move {
+                sender.send_replace(Some(metadata.identity(id, region).await));
+            });
+            identity
+        }
+    };
+    let operations = Operations::new(Arc::new(metrics.clone()));
+    let plugin = config.shared.plugin.clone();
+    let key = TopologyKey::new(plugin.name());
+    let limit = config.shared.attach_limit;
+    let service = NodeService::new(node, identity.clone(), limit, operations.clone(), key);
+    let identity = IdentityService::of_node(plugin, identity);
+    let routes = Routes::new(pb::identity_server::IdentityServer::new(identity))
+        .add_service(pb::node_server::NodeServer::new(service));
+    answer(config.shared, metrics, operations, routes).await
+}
+
+/// Answers calls until a signal comes, then lets the running operations end.
+async fn answer(
+    shared: Shared,
+    metrics: Metrics,
+    operations: Operations,
+    routes: Routes,
+) -> Result<()> {
+    let failed =
+        |error: std::io::Error| Error::failed("cannot wait for signals").with_source(error);
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let listener = Listener::bind(&shared.endpoint).await?;
+    if let Some(address) = shared.admin {
+        let admin = TcpListener::bind(address).await.map_err(|error| {
+            Error::failed(format!("cannot listen at the admin address {address}"))
+                .with_source(error)
+        })?;
+        let served = telemetry::serve_admin(admin, metrics, shared.endpoint.clone());
+        #[expect(clippy::disallowed_methods, reason = "wiring: it ends with the process")]
+        tokio::spawn(async move {
+            if let Err(error) = served.await {
+                tracing::error!(error = error.chain(), "no more metrics and health");
+            }
+        });
+    }
+    tracing::info!(
+        endpoint = %shared.endpoint.path().display(),
+        driver = shared.plugin.name(),
+        version = env!("CARGO_PKG_VERSION"),
+        "answering"
+    );
+
+    let (drained, when_drained) = tokio::sync::oneshot::channel();
+    let stop = async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("told to stop");
+        if !operations.drain(GRACE).await {
+            tracing::warn!("stopping although operations are still running");
+        }
+        // Nobody waits for this only when serving ended by itself.
+        let _ = drained.send(());
+    };
+    let last_answers = async {
+        if when_drained.await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(LAST_ANSWERS).await;
+    };
+    tokio::select! {
+        served = serve(listener, routes, stop) => served,
+        () = last_answers => Ok(()),
+    }
+}
