@@ -71,6 +71,12 @@ impl Disk {
     /// Makes files, devices and links what this cloud says they are, after a start.
     pub async fn reconcile(&self, cloud: &Cloud) -> Result<()> {
         let attachments = cloud.attachments();
+        for droplet in cloud.droplets().iter().map(|droplet| droplet.id) {
+            // A machine has its device folder before it has any disk.
+            let folder = self.root.join(format!("droplets/{droplet}/dev"));
+            fs::create_dir_all(&folder)
+                .with_context(|| format!("cannot create {}", folder.display()))?;
+        }
         for volume in cloud.all_volumes() {
             self.restore_file(&volume.id, volume.gigabytes)?;
         }

@@ -24,6 +24,13 @@ mod release;
 mod stage;
 mod stats;
 
+#[cfg(test)]
+mod cases;
+#[cfg(test)]
+mod convergence;
+#[cfg(test)]
+mod fixture;
+
 pub use disk_link::DiskLink;
 pub use format_note::FormatNotes;
 pub use grow::{GrowRequest, grow};

@@ -43,7 +43,16 @@ pub(super) fn node_id(text: String) -> Result<NodeId> {
     NodeId::new(text).map_err(|error| error.context("node_id"))
 }
 
-/// A path that the orchestrator gives. It is absolute and has no `..`, so that it means the same
+/// A path at which a volume is looked for. Where nothing can be published, nothing is found, so
+/// that its form is no matter here.
+pub(super) fn looked_for(field: &str, text: String) -> Result<PathBuf> {
+    if text.is_empty() {
+        return Err(Error::invalid(format!("{field} is missing")));
+    }
+    Ok(PathBuf::from(text))
+}
+
+/// A path that the orchestrator gives to be used. It is absolute and has no `..`, so that it means the same
 /// to everybody.
 pub(super) fn path(field: &str, text: String) -> Result<PathBuf> {
     if text.is_empty() {

@@ -158,7 +158,7 @@ impl NodeService {
         let deadline = decode::deadline(request.metadata());
         let request = request.into_inner();
         let id = decode::volume_id(request.volume_id)?;
-        let path = decode::path("volume_path", request.volume_path)?;
+        let path = decode::looked_for("volume_path", request.volume_path)?;
         let staging = optional_path("staging_target_path", request.staging_target_path)?;
         let block = match request.volume_capability {
             None => false,
@@ -177,7 +177,7 @@ impl NodeService {
 
     async fn stats(&self, request: pb::NodeGetVolumeStatsRequest) -> Result<Stats> {
         let id = decode::volume_id(request.volume_id)?;
-        let path = decode::path("volume_path", request.volume_path)?;
+        let path = decode::looked_for("volume_path", request.volume_path)?;
         let staging = optional_path("staging_target_path", request.staging_target_path)?;
         node::stats(&self.node, &StatsRequest { id, path, staging }).await
     }

@@ -304,12 +304,13 @@ async fn stage_block(node: &Node, disk: &Disk, staging: &Path) -> Result<()> {
             entry.source.display(),
             entry.filesystem
         );
-        return match condition(node, entry).await? {
-            Condition::Dead => place::clear(node, &staging).await,
-            _ if entry.device == Some(device.number()) => Err(Error::conflict(what)),
-            _ => Err(Error::precondition(what)),
-        };
+        match condition(node, entry).await? {
+            Condition::Dead => place::clear(node, &staging).await?,
+            _ if entry.device == Some(device.number()) => return Err(Error::conflict(what)),
+            _ => return Err(Error::precondition(what)),
+        }
     }
+    let table = node.host.mounts().await.map_err(domain)?;
     not_mounted(&table, &device)
 }
 

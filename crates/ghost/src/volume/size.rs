@@ -38,7 +38,7 @@ impl Bytes {
 
 impl fmt::Display for Bytes {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 % GIB == 0 && self.0 > 0 {
+        if self.0 > 0 && self.0.is_multiple_of(GIB) {
             write!(formatter, "{} GiB", self.0 / GIB)
         } else {
             write!(formatter, "{} bytes", self.0)

@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn the_first_preferred_region_that_is_allowed_is_taken() {
-        let table: [(&[&str], &[&str], Option<&str>, Option<&str>); 6] = [
+        type Row<'a> = (&'a [&'a str], &'a [&'a str], Option<&'a str>, Option<&'a str>);
+        let table: [Row<'_>; 6] = [
             (&["r2"], &["r2"], Some("r1"), Some("r2")),
             (&["r2", "r1"], &[], Some("r1"), Some("r1")),
             (&["r2"], &[], Some("r1"), Some("r2")),

@@ -39,10 +39,8 @@ impl Budget {
         while self.sent.front().is_some_and(|sent| now.duration_since(*sent) >= MINUTE) {
             self.sent.pop_front();
         }
-        if self.sent.len() >= self.per_minute {
-            if let Some(oldest) = self.sent.front() {
-                return Err(MINUTE - now.duration_since(*oldest));
-            }
+        if let (true, Some(oldest)) = (self.sent.len() >= self.per_minute, self.sent.front()) {
+            return Err(MINUTE - now.duration_since(*oldest));
         }
         self.sent.push_back(now);
         Ok(())

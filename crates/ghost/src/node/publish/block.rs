@@ -4,7 +4,9 @@ use std::path::Path;
 
 use ghost_host::{Access, BlockDevice, MountTable, TargetKind};
 
-use super::{Layer, PublishRequest, Step, bind, decide_others, decide_target, effective_access, undo};
+use super::{
+    Layer, PublishRequest, Step, bind, decide_others, decide_target, effective_access, undo,
+};
 use crate::error::{Error, Result};
 use crate::node::condition::{Condition, condition};
 use crate::node::connect::{block_targets, find, is_device_node, node_at};
@@ -39,11 +41,11 @@ pub(super) async fn publish(node: &Node, disk: &Disk, request: &PublishRequest) 
         tracing::warn!(path = %target.display(), ?layers, "taking off mounts that are of no use");
         place::clear(node, &target).await?;
     }
-    let bound =
-        match bind(node, device.path(), &target, TargetKind::File, Access::ReadWrite).await {
-            Ok(()) => verify(node, &target, &device).await,
-            failed => failed,
-        };
+    let bound = match bind(node, device.path(), &target, TargetKind::File, Access::ReadWrite).await
+    {
+        Ok(()) => verify(node, &target, &device).await,
+        failed => failed,
+    };
     if bound.is_err() {
         undo(node, &target).await;
     }
@@ -62,8 +64,8 @@ async fn observe_target(
     let Some((top, below)) = entries.split_last() else { return Ok(Vec::new()) };
     let mut layers = Vec::new();
     for entry in below {
-        let is_in_order = !is_device_node(entry)
-            && !matches!(condition(node, entry).await?, Condition::Dead);
+        let is_in_order =
+            !is_device_node(entry) && !matches!(condition(node, entry).await?, Condition::Dead);
         layers.push(if is_in_order {
             Layer::Other(format!("a mount of kind {}", entry.filesystem))
         } else {

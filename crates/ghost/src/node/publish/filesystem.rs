@@ -4,7 +4,9 @@ use std::path::Path;
 
 use ghost_host::{Access, DeviceNumber, FilesystemKind, MountEntry, MountTable, TargetKind};
 
-use super::{Layer, PublishRequest, Step, bind, decide_others, decide_target, effective_access, undo};
+use super::{
+    Layer, PublishRequest, Step, bind, decide_others, decide_target, effective_access, undo,
+};
 use crate::error::{Error, Result};
 use crate::node::condition::{Condition, condition, stopped_writing};
 use crate::node::connect::{find, names};
