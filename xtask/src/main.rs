@@ -1,1 +1,66 @@
-fn main() {}
+//! The project's own commands; `cargo xtask --help` lists them.
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "these commands report to the person who typed them"
+)]
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod bench;
+mod bench_floor;
+mod ci;
+mod command;
+mod demo;
+mod foreign;
+mod playground;
+mod sanity;
+mod setup;
+mod test;
+mod tidy;
+mod volume_life;
+
+/// The project's own commands.
+#[derive(Parser)]
+#[command(name = "cargo xtask", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Follows one volume through its life on simulated disks of the real kernel
+    Demo,
+    /// Runs all tests, the foreign clients of the API, and csi-sanity
+    Test,
+    /// Runs csi-sanity for mount and for block volumes
+    Sanity,
+    /// Measures a static release build, each figure beside its floor
+    Bench,
+    /// Checks the house rules that no compiler knows
+    Tidy,
+    /// Runs what CI runs
+    Ci,
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Demo => demo::run(),
+        Command::Test => test::run(),
+        Command::Sanity => sanity::run(),
+        Command::Bench => bench::run(),
+        Command::Tidy => tidy::run(),
+        Command::Ci => ci::run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nerror: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

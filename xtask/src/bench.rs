@@ -1,0 +1,7 @@
+//! (in work)
+
+use anyhow::Result;
+
+pub(crate) fn run() -> Result<()> {
+    anyhow::bail!("in work")
+}

@@ -1,0 +1,72 @@
+//! The one place of these commands that starts programs.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// A program that is about to be started in the project's root folder.
+pub(crate) fn program(name: impl AsRef<OsStr>) -> Command {
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that starts programs")]
+    let mut command = Command::new(name);
+    command.current_dir(root());
+    command
+}
+
+/// Says what is run, runs it, and fails when it fails.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    println!("$ {}", shown(command));
+    let status = command.status().with_context(|| format!("cannot run {}", shown(command)))?;
+    if !status.success() {
+        bail!("{} failed ({status})", shown(command));
+    }
+    Ok(())
+}
+
+/// Runs it and answers what it printed.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("cannot run {}", shown(command)))?;
+    if !output.status.success() {
+        bail!(
+            "{} failed ({}): {}",
+            shown(command),
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The command as it would be typed, with paths below the project shown from there.
+fn shown(command: &Command) -> String {
+    let root = format!("{}/", root().display());
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<String> = words.map(|word| word.to_string_lossy().replace(&root, "")).collect();
+    words.join(" ")
+}
+
+/// The project's root folder.
+pub(crate) fn root() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().expect("this crate is a folder of the project").to_owned()
+}
+
+/// The folder that cargo builds into.
+pub(crate) fn target() -> PathBuf {
+    // This program was started from `<target>/<profile>/xtask`.
+    std::env::current_exe()
+        .ok()
+        .and_then(|own| Some(own.parent()?.parent()?.to_owned()))
+        .unwrap_or_else(|| root().join("target"))
+}
+
+/// A fresh command of the cargo that runs this.
+pub(crate) fn cargo() -> Command {
+    program("cargo")
+}
+
+/// Builds the driver and the simulator, showing cargo's own progress.
+pub(crate) fn build() -> Result<()> {
+    run(cargo().args(["build", "--workspace", "--quiet"]))
+}

@@ -1,0 +1,97 @@
+//! What the commands need on a machine, installed where that is possible and named where not.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+
+use crate::command::{output, program, root, run, target};
+
+/// The programs that are needed, and the Debian packages that have them.
+const PROGRAMS: [(&str, &str); 8] = [
+    ("mkfs.ext4", "e2fsprogs"),
+    ("e2fsck", "e2fsprogs"),
+    ("mkfs.xfs", "xfsprogs"),
+    ("mkfs.btrfs", "btrfs-progs"),
+    ("losetup", "mount"),
+    ("blkid", "util-linux"),
+    ("python3", "python3-venv"),
+    ("go", "golang-go (1.26 or later)"),
+];
+
+/// Whether this process may make block devices and mounts.
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Whether the kernel lets this process grow a mounted ext4.
+pub(crate) fn has_resource_capability() -> bool {
+    const CAP_SYS_RESOURCE: u32 = 24; // include/uapi/linux/capability.h
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
+    bits >> CAP_SYS_RESOURCE & 1 == 1
+}
+
+/// Fails with what to do when this is not root.
+pub(crate) fn need_root(what: &str) -> Result<()> {
+    if is_root() {
+        return Ok(());
+    }
+    bail!(
+        "{what} needs root, because its block devices and mounts are real ones of this kernel.\n\
+         Run it as root on a machine that you can throw away: sudo -E cargo xtask …"
+    )
+}
+
+/// Makes sure that these programs are there, by installing their packages where that is possible.
+pub(crate) fn need_programs(wanted: &[&str]) -> Result<()> {
+    let missing: Vec<&(&str, &str)> =
+        PROGRAMS.iter().filter(|(name, _)| wanted.contains(name) && find(name).is_none()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let mut packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
+    packages.dedup();
+    if !is_root() || find("apt-get").is_none() || packages.iter().any(|name| name.contains(' ')) {
+        bail!("missing on this machine: {}; install it and try again", packages.join(", "));
+    }
+    println!("installing {}", packages.join(", "));
+    output(program("apt-get").args(["-qq", "update"]))?;
+    let install = ["-qq", "install", "-y", "--no-install-recommends"];
+    output(
+        program("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(install).args(packages),
+    )?;
+    Ok(())
+}
+
+/// A program on the path; administrators' folders count although they may not be on it.
+fn find(name: &str) -> Option<PathBuf> {
+    let path = output(program("sh").args(["-c", "echo \"$PATH\""])).ok()?;
+    path.trim()
+        .split(':')
+        .chain(["/usr/sbin", "/sbin"])
+        .map(|folder| PathBuf::from(folder).join(name))
+        .find(|file| file.is_file())
+}
+
+/// Builds a pinned Go tool from its folder below `tools/`, unless that has been done, and answers
+/// where it is.
+pub(crate) fn go_tool(name: &str, package: &str) -> Result<PathBuf> {
+    need_programs(&["go"])?;
+    let folder = root().join("tools").join(name);
+    let pins = std::fs::read_to_string(folder.join("go.mod"))?;
+    let built = target().join("tools").join(name);
+    let stamp = target().join("tools").join(format!("{name}.pins"));
+    if built.is_file() && std::fs::read_to_string(&stamp).is_ok_and(|last| last == pins) {
+        return Ok(built);
+    }
+    println!("building {name} (once)");
+    std::fs::create_dir_all(target().join("tools"))?;
+    run(program("go")
+        .current_dir(folder)
+        .args(["build", "-mod=readonly", "-o"])
+        .arg(&built)
+        .arg(package))?;
+    std::fs::write(stamp, pins)?;
+    Ok(built)
+}

@@ -1,0 +1,192 @@
+//! The calls of a volume's life, as the sidecars and the kubelet make them.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use ghost_csi as pb;
+use pb::controller_client::ControllerClient;
+use pb::node_client::NodeClient;
+use tonic::transport::Channel;
+
+pub(crate) const GIB: i64 = 1 << 30;
+
+/// A volume as its creation answered it, with the context of its last attachment.
+#[derive(Clone, Debug)]
+pub(crate) struct Volume {
+    pub(crate) id: String,
+    pub(crate) context: HashMap<String, String>,
+    pub(crate) attachment: HashMap<String, String>,
+    capability: pb::VolumeCapability,
+}
+
+/// A capability for a filesystem of this kind.
+pub(crate) fn mounted(filesystem: &str) -> pb::VolumeCapability {
+    use pb::volume_capability::access_mode::Mode;
+    use pb::volume_capability::{AccessMode, AccessType, MountVolume};
+    pb::VolumeCapability {
+        access_mode: Some(AccessMode { mode: Mode::SingleNodeWriter.into() }),
+        access_type: Some(AccessType::Mount(MountVolume {
+            fs_type: filesystem.to_owned(),
+            ..MountVolume::default()
+        })),
+    }
+}
+
+/// The controller half.
+#[derive(Clone)]
+pub(crate) struct Controller(pub(crate) ControllerClient<Channel>);
+
+impl Controller {
+    pub(crate) async fn create(
+        &mut self,
+        name: &str,
+        gib: i64,
+        capability: pb::VolumeCapability,
+    ) -> Result<Volume> {
+        let request = pb::CreateVolumeRequest {
+            name: name.to_owned(),
+            capacity_range: Some(pb::CapacityRange { required_bytes: gib * GIB, limit_bytes: 0 }),
+            volume_capabilities: vec![capability.clone()],
+            ..Default::default()
+        };
+        let volume = self.0.create_volume(request).await?.into_inner().volume;
+        let volume = volume.context("an answer without a volume")?;
+        Ok(Volume {
+            id: volume.volume_id,
+            context: volume.volume_context,
+            attachment: HashMap::new(),
+            capability,
+        })
+    }
+
+    pub(crate) async fn attach(&mut self, volume: &mut Volume, node: u64) -> Result<()> {
+        let request = pb::ControllerPublishVolumeRequest {
+            volume_id: volume.id.clone(),
+            node_id: node.to_string(),
+            volume_capability: Some(volume.capability.clone()),
+            volume_context: volume.context.clone(),
+            ..Default::default()
+        };
+        let answer = self.0.controller_publish_volume(request).await?;
+        volume.attachment = answer.into_inner().publish_context;
+        Ok(())
+    }
+
+    pub(crate) async fn detach(&mut self, volume: &Volume, node: u64) -> Result<()> {
+        let request = pb::ControllerUnpublishVolumeRequest {
+            volume_id: volume.id.clone(),
+            node_id: node.to_string(),
+            ..Default::default()
+        };
+        self.0.controller_unpublish_volume(request).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn grow(&mut self, volume: &Volume, gib: i64) -> Result<()> {
+        let request = pb::ControllerExpandVolumeRequest {
+            volume_id: volume.id.clone(),
+            capacity_range: Some(pb::CapacityRange { required_bytes: gib * GIB, limit_bytes: 0 }),
+            volume_capability: Some(volume.capability.clone()),
+            ..Default::default()
+        };
+        self.0.controller_expand_volume(request).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn delete(&mut self, volume: &Volume) -> Result<()> {
+        let request =
+            pb::DeleteVolumeRequest { volume_id: volume.id.clone(), ..Default::default() };
+        self.0.delete_volume(request).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn count(&mut self) -> Result<usize> {
+        let answer = self.0.list_volumes(pb::ListVolumesRequest::default()).await?;
+        Ok(answer.into_inner().entries.len())
+    }
+}
+
+/// The node half.
+#[derive(Clone)]
+pub(crate) struct Node(pub(crate) NodeClient<Channel>);
+
+impl Node {
+    pub(crate) async fn stage(&mut self, volume: &Volume, staging: &Path) -> Result<()> {
+        let request = pb::NodeStageVolumeRequest {
+            volume_id: volume.id.clone(),
+            publish_context: volume.attachment.clone(),
+            staging_target_path: text(staging),
+            volume_capability: Some(volume.capability.clone()),
+            volume_context: volume.context.clone(),
+            ..Default::default()
+        };
+        self.0.node_stage_volume(request).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn unstage(&mut self, volume: &Volume, staging: &Path) -> Result<()> {
+        let request = pb::NodeUnstageVolumeRequest {
+            volume_id: volume.id.clone(),
+            staging_target_path: text(staging),
+        };
+        self.0.node_unstage_volume(request).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn publish(
+        &mut self,
+        volume: &Volume,
+        staging: &Path,
+        target: &Path,
+    ) -> Result<()> {
+        let request = pb::NodePublishVolumeRequest {
+            volume_id: volume.id.clone(),
+            publish_context: volume.attachment.clone(),
+            staging_target_path: text(staging),
+            target_path: text(target),
+            volume_capability: Some(volume.capability.clone()),
+            volume_context: volume.context.clone(),
+            ..Default::default()
+        };
+        self.0.node_publish_volume(request).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn unpublish(&mut self, volume: &Volume, target: &Path) -> Result<()> {
+        let request = pb::NodeUnpublishVolumeRequest {
+            volume_id: volume.id.clone(),
+            target_path: text(target),
+        };
+        self.0.node_unpublish_volume(request).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn grow(&mut self, volume: &Volume, target: &Path, gib: i64) -> Result<()> {
+        let request = pb::NodeExpandVolumeRequest {
+            volume_id: volume.id.clone(),
+            volume_path: text(target),
+            capacity_range: Some(pb::CapacityRange { required_bytes: gib * GIB, limit_bytes: 0 }),
+            volume_capability: Some(volume.capability.clone()),
+            ..Default::default()
+        };
+        self.0.node_expand_volume(request).await?;
+        Ok(())
+    }
+
+    /// The total bytes of the volume as the node sees them.
+    pub(crate) async fn total(&mut self, volume: &Volume, target: &Path) -> Result<i64> {
+        let request = pb::NodeGetVolumeStatsRequest {
+            volume_id: volume.id.clone(),
+            volume_path: text(target),
+            ..Default::default()
+        };
+        let usage = self.0.node_get_volume_stats(request).await?.into_inner().usage;
+        let bytes = usage.iter().find(|u| u.unit == i32::from(pb::volume_usage::Unit::Bytes));
+        Ok(bytes.context("an answer without bytes")?.total)
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
