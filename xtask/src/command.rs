@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 /// A program that is about to be started in the project's root folder.
-pub(crate) fn program(name: impl AsRef<OsStr>) -> Command {
+pub fn program(name: impl AsRef<OsStr>) -> Command {
     #[expect(clippy::disallowed_methods, reason = "this is the one place that starts programs")]
     let mut command = Command::new(name);
     command.current_dir(root());
@@ -15,7 +15,7 @@ pub(crate) fn program(name: impl AsRef<OsStr>) -> Command {
 }
 
 /// Says what is run, runs it, and fails when it fails.
-pub(crate) fn run(command: &mut Command) -> Result<()> {
+pub fn run(command: &mut Command) -> Result<()> {
     println!("$ {}", shown(command));
     let status = command.status().with_context(|| format!("cannot run {}", shown(command)))?;
     if !status.success() {
@@ -25,7 +25,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 }
 
 /// Runs it and answers what it printed.
-pub(crate) fn output(command: &mut Command) -> Result<String> {
+pub fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot run {}", shown(command)))?;
     if !output.status.success() {
         bail!(
@@ -47,13 +47,13 @@ fn shown(command: &Command) -> String {
 }
 
 /// The project's root folder.
-pub(crate) fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     own.parent().expect("this crate is a folder of the project").to_owned()
 }
 
 /// The folder that cargo builds into.
-pub(crate) fn target() -> PathBuf {
+pub fn target() -> PathBuf {
     // This program was started from `<target>/<profile>/xtask`.
     std::env::current_exe()
         .ok()
@@ -62,11 +62,11 @@ pub(crate) fn target() -> PathBuf {
 }
 
 /// A fresh command of the cargo that runs this.
-pub(crate) fn cargo() -> Command {
+pub fn cargo() -> Command {
     program("cargo")
 }
 
 /// Builds the driver and the simulator, showing cargo's own progress.
-pub(crate) fn build() -> Result<()> {
+pub fn build() -> Result<()> {
     run(cargo().args(["build", "--workspace", "--quiet"]))
 }

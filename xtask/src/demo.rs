@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use sha2::{Digest, Sha256};
 
-use crate::command::{build, target};
-use crate::playground::{NODES, Options, Playground, loops_below, mounts_below, probe};
 use crate::setup;
-use crate::volume_life::{Controller, GIB, Node, Volume, mounted};
+use xtask::command::{build, target};
+use xtask::playground::{NODES, Options, Playground, loops_below, mounts_below, probe};
+use xtask::volume_life::{Answer, Controller, GIB, Node, Volume, mounted};
 
 /// How long the simulated cloud takes for an action: long enough to be cut short.
 const ACTION_TIME: &str = "150ms";
@@ -28,6 +28,7 @@ pub(crate) fn run() -> Result<()> {
         programs: target().join("debug"),
         action_time: ACTION_TIME,
         devices: true,
+        log: "info",
     })?;
     let folder = playground.path("");
     println!();
@@ -88,6 +89,11 @@ impl Teller {
     }
 }
 
+/// The answer of a call, as a step takes it.
+async fn status<T>(call: impl Future<Output = Answer<T>>) -> Result<T> {
+    Ok(call.await?)
+}
+
 fn millis(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1000.0)
 }
@@ -112,21 +118,25 @@ async fn story(playground: &mut Playground) -> Result<()> {
     let mut volume = tell
         .step(
             "a claim: a volume of 1 GiB is made",
-            controller.create("pvc-demo", 1, mounted(filesystem)),
+            status(controller.create("pvc-demo", 1, mounted(filesystem))),
             |volume| Ok(format!("volume {}", volume.id)),
         )
         .await?;
-    tell.step("the cloud attaches it to node 101", controller.attach(&mut volume, 101), |()| {
-        device(&dev[0])
-    })
+    tell.step(
+        "the cloud attaches it to node 101",
+        status(controller.attach(&mut volume, 101)),
+        |()| device(&dev[0]),
+    )
     .await?;
-    tell.step("node 101 formats and mounts it", one.stage(&volume, &staging[0]), |()| {
+    tell.step("node 101 formats and mounts it", status(one.stage(&volume, &staging[0])), |()| {
         mount_line(&staging[0])
     })
     .await?;
-    tell.step("a pod on node 101 gets it", one.publish(&volume, &staging[0], &pod[0]), |()| {
-        mount_line(&pod[0])
-    })
+    tell.step(
+        "a pod on node 101 gets it",
+        status(one.publish(&volume, &staging[0], &pod[0])),
+        |()| mount_line(&pod[0]),
+    )
     .await?;
     let sum = tell
         .step("the pod writes 8 MiB", async { write(&pod[0]) }, |sum| Ok(format!("sha256 {sum}")))
@@ -136,7 +146,7 @@ async fn story(playground: &mut Playground) -> Result<()> {
         async {
             one.unpublish(&volume, &pod[0]).await?;
             one.unstage(&volume, &staging[0]).await?;
-            controller.detach(&volume, 101).await
+            Ok(controller.detach(&volume, 101).await?)
         },
         |()| device(&dev[0]),
     )
@@ -146,7 +156,7 @@ async fn story(playground: &mut Playground) -> Result<()> {
         async {
             controller.attach(&mut volume, 102).await?;
             two.stage(&volume, &staging[1]).await?;
-            two.publish(&volume, &staging[1], &pod[1]).await
+            Ok(two.publish(&volume, &staging[1], &pod[1]).await?)
         },
         |()| Ok(format!("{}\n{}", device(&dev[1])?, mount_line(&pod[1])?)),
     )
@@ -157,7 +167,7 @@ async fn story(playground: &mut Playground) -> Result<()> {
         async {
             controller.grow(&volume, 2).await?;
             two.grow(&volume, &pod[1], 2).await?;
-            two.total(&volume, &pod[1]).await
+            Ok(two.total(&volume, &pod[1]).await?)
         },
         |total| {
             ensure!(*total > GIB * 3 / 2, "the filesystem still has {total} bytes");
@@ -185,7 +195,7 @@ async fn story(playground: &mut Playground) -> Result<()> {
             controller.detach(&volume, 102).await?;
             controller.attach(&mut volume, 101).await?;
             one.stage(&volume, &staging[0]).await?;
-            one.publish(&volume, &staging[0], &pod[0]).await
+            Ok(one.publish(&volume, &staging[0], &pod[0]).await?)
         },
         |()| Ok(format!("{}\n{}", device(&dev[0])?, mount_line(&pod[0])?)),
     )
@@ -198,7 +208,7 @@ async fn story(playground: &mut Playground) -> Result<()> {
             one.unstage(&volume, &staging[0]).await?;
             controller.detach(&volume, 101).await?;
             controller.delete(&volume).await?;
-            controller.count().await
+            Ok(controller.count().await?)
         },
         |count| {
             ensure!(*count == 0, "{count} volumes are left at the cloud");

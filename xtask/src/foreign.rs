@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::command::{output, program, root, target};
 use crate::setup;
+use xtask::command::{output, program, root, target};
 
 /// The numbers of one client.
 pub(crate) struct Checked {

@@ -13,15 +13,12 @@ use clap::{Parser, Subcommand};
 mod bench;
 mod bench_floor;
 mod ci;
-mod command;
 mod demo;
 mod foreign;
-mod playground;
 mod sanity;
 mod setup;
 mod test;
 mod tidy;
-mod volume_life;
 
 /// The project's own commands.
 #[derive(Parser)]

@@ -1,8 +1,10 @@
 //! A small world on this machine: the simulated cloud, one controller, two nodes, in one temporary
 //! folder. It goes away with its last mount, device and process, however the command ends.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::thread;
@@ -22,63 +24,97 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use crate::command::{output, program};
 
 /// The simulated machines that the two nodes run on.
-pub(crate) const NODES: [u64; 2] = [101, 102];
+pub const NODES: [u64; 2] = [101, 102];
+/// The token of the simulated cloud.
+pub const TOKEN: &str = "token-of-the-playground-CANARY";
 /// How long a part may take to answer after its start.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// What world is wanted.
-pub(crate) struct Options {
+#[derive(Clone, Debug)]
+pub struct Options {
     /// The folder with the built programs.
-    pub(crate) programs: PathBuf,
-    /// How long the cloud takes for an action.
-    pub(crate) action_time: &'static str,
+    pub programs: PathBuf,
+    /// How long the cloud takes for an action, such as `150ms`.
+    pub action_time: &'static str,
     /// Whether the cloud has real devices.
-    pub(crate) devices: bool,
+    pub devices: bool,
+    /// The driver's log filter.
+    pub log: &'static str,
 }
 
 /// The running world.
-pub(crate) struct Playground {
+#[derive(Debug)]
+pub struct Playground {
     folder: TempDir,
     options: Options,
     simulator: Option<Child>,
     controller: Option<Child>,
-    nodes: Vec<Child>,
+    nodes: BTreeMap<u64, Child>,
     url: String,
 }
 
 impl Playground {
-    /// Starts everything.
-    pub(crate) fn start(options: Options) -> Result<Self> {
+    /// An empty world, in which nothing runs yet.
+    ///
+    /// # Errors
+    /// When there is no room for its folder.
+    pub fn empty(options: Options) -> Result<Self> {
         // A short name: the paths of sockets are limited.
         let folder = tempfile::Builder::new().prefix("ghost-").tempdir()?;
-        fs::write(folder.path().join("token"), "token-of-the-playground\n")?;
-        let mut playground = Self {
+        fs::write(folder.path().join("token"), format!("{TOKEN}\n"))?;
+        Ok(Self {
             folder,
             options,
             simulator: None,
             controller: None,
-            nodes: Vec::new(),
+            nodes: BTreeMap::new(),
             url: String::new(),
-        };
+        })
+    }
+
+    /// A world in which everything runs.
+    ///
+    /// # Errors
+    /// When a part does not start; it says why.
+    pub fn start(options: Options) -> Result<Self> {
+        let mut playground = Self::empty(options)?;
         playground.start_parts()?;
         Ok(playground)
     }
 
     /// Starts whatever does not run.
-    pub(crate) fn start_parts(&mut self) -> Result<()> {
-        self.start_simulator()?;
-        self.start_controller()?;
-        self.start_nodes()
+    ///
+    /// # Errors
+    /// When a part does not start; it says why.
+    pub fn start_parts(&mut self) -> Result<()> {
+        if self.simulator.is_none() {
+            self.start_simulator(&[])?;
+        }
+        if self.controller.is_none() {
+            self.start_controller(&[])?;
+        }
+        for node in NODES {
+            if !self.nodes.contains_key(&node) {
+                self.start_node(node, &[])?;
+            }
+        }
+        Ok(())
     }
 
-    fn start_simulator(&mut self) -> Result<()> {
+    /// Starts the simulated cloud.
+    ///
+    /// # Errors
+    /// When it does not start; it says why.
+    pub fn start_simulator(&mut self, more: &[&str]) -> Result<()> {
         let mut command = program(self.options.programs.join("ghost-sim"));
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--action-time", self.options.action_time])
             .args(["--requests-per-hour", "1000000000", "--state-dir"])
             .arg(self.path("cloud"))
             .arg("--token-file")
-            .arg(self.path("token"));
+            .arg(self.path("token"))
+            .args(more);
         if !self.options.devices {
             command.arg("--no-devices");
         }
@@ -94,90 +130,149 @@ impl Playground {
         Ok(())
     }
 
-    fn start_controller(&mut self) -> Result<()> {
+    /// Starts the controller. What is said last of an option counts, so `more` comes last.
+    ///
+    /// # Errors
+    /// When it does not start; it says why.
+    pub fn start_controller(&mut self, more: &[&str]) -> Result<()> {
+        let url = self.url.clone();
+        self.start_controller_at(&url, more)
+    }
+
+    /// Starts the controller against a cloud at another address.
+    ///
+    /// # Errors
+    /// When it does not start; it says why.
+    pub fn start_controller_at(&mut self, url: &str, more: &[&str]) -> Result<()> {
         let mut command = program(self.options.programs.join("ghost"));
         command
             .arg("controller")
             .arg(format!("--endpoint=unix://{}", self.controller_socket().display()))
-            .args(["--cosmos-url", &self.url, "--cosmos-token-file"])
+            .args(["--log", self.options.log, "--cosmos-url", url, "--cosmos-token-file"])
             .arg(self.path("token"))
-            .args(["--region", "ams1", "--cosmos-requests-per-minute", "4000000000"]);
+            .args(["--region", "ams1", "--cosmos-requests-per-minute", "4000000000"])
+            .args(more);
         let child = command.stderr(self.log("controller")?).spawn()?;
         self.controller = Some(child);
         self.wait_for("controller", &self.controller_socket())
     }
 
-    fn start_nodes(&mut self) -> Result<()> {
-        for id in NODES {
-            let name = format!("node-{id}");
-            if !self.options.devices {
-                fs::create_dir_all(self.dev_root(id))?;
-            }
-            let mut command = program(self.options.programs.join("ghost"));
-            command
-                .arg("node")
-                .arg(format!("--endpoint=unix://{}", self.node_socket(id).display()))
-                .args(["--metadata-url", &format!("{}/droplets/{id}", self.url), "--dev-root"])
-                .arg(self.dev_root(id))
-                .arg("--format-notes-dir")
-                .arg(self.path(&format!("notes-{id}")));
-            let child = command.stderr(self.log(&name)?).spawn()?;
-            self.nodes.push(child);
-            self.wait_for(&name, &self.node_socket(id))?;
+    /// Starts the node half on a simulated machine.
+    ///
+    /// # Errors
+    /// When it does not start; it says why.
+    pub fn start_node(&mut self, id: u64, more: &[&str]) -> Result<()> {
+        let name = format!("node-{id}");
+        if !self.options.devices {
+            fs::create_dir_all(self.dev_root(id))?;
         }
-        Ok(())
+        let mut command = program(self.options.programs.join("ghost"));
+        command
+            .arg("node")
+            .arg(format!("--endpoint=unix://{}", self.node_socket(id).display()))
+            .args(["--log", self.options.log])
+            .args(["--metadata-url", &format!("{}/droplets/{id}", self.url), "--dev-root"])
+            .arg(self.dev_root(id))
+            .arg("--format-notes-dir")
+            .arg(self.path(&format!("notes-{id}")))
+            .args(more);
+        let child = command.stderr(self.log(&name)?).spawn()?;
+        self.nodes.insert(id, child);
+        self.wait_for(&name, &self.node_socket(id))
     }
 
     /// Ends every process as a power cut would.
-    pub(crate) fn kill_all(&mut self) -> Result<()> {
-        let all = self.nodes.drain(..).chain(self.controller.take()).chain(self.simulator.take());
-        for mut child in all.collect::<Vec<_>>() {
-            child.kill()?;
-            child.wait()?;
+    ///
+    /// # Errors
+    /// When one cannot be ended.
+    pub fn kill_all(&mut self) -> Result<()> {
+        self.kill_controller()?;
+        for node in NODES {
+            self.kill_node(node)?;
         }
-        Ok(())
+        self.simulator.take().map_or(Ok(()), kill)
+    }
+
+    /// Ends the controller by SIGKILL, if it runs.
+    ///
+    /// # Errors
+    /// When it cannot be ended.
+    pub fn kill_controller(&mut self) -> Result<()> {
+        self.controller.take().map_or(Ok(()), kill)
+    }
+
+    /// Ends the node half on a machine by SIGKILL, if it runs.
+    ///
+    /// # Errors
+    /// When it cannot be ended.
+    pub fn kill_node(&mut self, id: u64) -> Result<()> {
+        self.nodes.remove(&id).map_or(Ok(()), kill)
+    }
+
+    /// Waits until the controller has ended by itself, and answers the signal that ended it.
+    ///
+    /// # Errors
+    /// When it has not ended in time.
+    pub fn controller_death(&mut self) -> Result<Option<i32>> {
+        death(self.controller.take().context("no controller runs")?)
+    }
+
+    /// The same of the node half on a machine.
+    ///
+    /// # Errors
+    /// When it has not ended in time.
+    pub fn node_death(&mut self, id: u64) -> Result<Option<i32>> {
+        death(self.nodes.remove(&id).context("no such node runs")?)
     }
 
     /// The controller's process, to be measured.
-    pub(crate) fn controller_pid(&self) -> Option<u32> {
+    pub fn controller_pid(&self) -> Option<u32> {
         self.controller.as_ref().map(Child::id)
     }
 
     /// The processes that run, to be looked for afterwards.
-    pub(crate) fn pids(&self) -> Vec<u32> {
-        self.nodes.iter().chain(&self.controller).chain(&self.simulator).map(Child::id).collect()
+    pub fn pids(&self) -> Vec<u32> {
+        self.nodes.values().chain(&self.controller).chain(&self.simulator).map(Child::id).collect()
     }
 
     /// The cloud's address.
-    pub(crate) fn url(&self) -> &str {
+    pub fn url(&self) -> &str {
         &self.url
     }
 
     /// A path in this world's folder.
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// The device folder of a simulated machine.
-    pub(crate) fn dev_root(&self, node: u64) -> PathBuf {
+    pub fn dev_root(&self, node: u64) -> PathBuf {
         self.path(&format!("cloud/droplets/{node}/dev"))
     }
 
-    pub(crate) fn controller_socket(&self) -> PathBuf {
+    /// Where the controller listens.
+    pub fn controller_socket(&self) -> PathBuf {
         self.path("controller.sock")
     }
 
-    pub(crate) fn node_socket(&self, node: u64) -> PathBuf {
+    /// Where the node half on a machine listens.
+    pub fn node_socket(&self, node: u64) -> PathBuf {
         self.path(&format!("node-{node}.sock"))
     }
 
     /// A client of the controller.
-    pub(crate) async fn controller(&self) -> Result<ControllerClient<Channel>> {
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn controller(&self) -> Result<ControllerClient<Channel>> {
         Ok(ControllerClient::new(connect(&self.controller_socket()).await?))
     }
 
     /// A client of a node.
-    pub(crate) async fn node(&self, node: u64) -> Result<NodeClient<Channel>> {
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn node(&self, node: u64) -> Result<NodeClient<Channel>> {
         Ok(NodeClient::new(connect(&self.node_socket(node)).await?))
     }
 
@@ -206,7 +301,7 @@ impl Playground {
     /// Takes everything away and answers what could not be.
     fn take_away(&mut self) -> Vec<String> {
         let mut left = Vec::new();
-        for child in self.nodes.iter_mut().chain(&mut self.controller) {
+        for child in self.nodes.values_mut().chain(&mut self.controller) {
             stop(child, &mut left);
         }
         for target in mounts_below(self.folder.path()).into_iter().rev() {
@@ -234,6 +329,24 @@ impl Drop for Playground {
     }
 }
 
+fn kill(mut child: Child) -> Result<()> {
+    child.kill()?;
+    child.wait()?;
+    Ok(())
+}
+
+fn death(mut child: Child) -> Result<Option<i32>> {
+    let begun = Instant::now();
+    while begun.elapsed() < START_LIMIT {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.signal());
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    kill(child)?;
+    bail!("the process did not end by itself")
+}
+
 fn stop(child: &mut Child, left: &mut Vec<String>) {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     if child.try_wait().is_ok_and(|ended| ended.is_some()) {
@@ -253,7 +366,7 @@ fn stop(child: &mut Child, left: &mut Vec<String>) {
 }
 
 /// A channel over the socket.
-pub(crate) async fn connect(socket: &Path) -> Result<Channel> {
+pub async fn connect(socket: &Path) -> Result<Channel> {
     let path = socket.to_owned();
     let connector = tower::service_fn(move |_: Uri| {
         let path = path.clone();
@@ -267,21 +380,21 @@ pub(crate) async fn connect(socket: &Path) -> Result<Channel> {
 }
 
 /// Asks the plugin at the socket for its Probe.
-pub(crate) async fn probe(socket: &Path) -> Result<bool> {
+pub async fn probe(socket: &Path) -> Result<bool> {
     let mut identity = IdentityClient::new(connect(socket).await?);
     let answer = identity.probe(pb::ProbeRequest {}).await?.into_inner();
     Ok(answer.ready.unwrap_or(true))
 }
 
 /// The mount points at or below a folder, outermost first.
-pub(crate) fn mounts_below(folder: &Path) -> Vec<PathBuf> {
+pub fn mounts_below(folder: &Path) -> Vec<PathBuf> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let targets = table.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
     targets.filter(|target| target.starts_with(folder)).collect()
 }
 
 /// The loop devices whose files are below a folder.
-pub(crate) fn loops_below(folder: &Path) -> Vec<String> {
+pub fn loops_below(folder: &Path) -> Vec<String> {
     let mut devices = Vec::new();
     for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
         let backing = fs::read_to_string(entry.path().join("loop/backing_file"));

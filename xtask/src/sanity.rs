@@ -4,9 +4,9 @@ use std::fs;
 
 use anyhow::{Context, Result, bail};
 
-use crate::command::{build, program, target};
-use crate::playground::{Options, Playground};
 use crate::setup;
+use xtask::command::{build, program, target};
+use xtask::playground::{Options, Playground};
 
 /// What the names of specs for capabilities that are not claimed contain. The last one is about
 /// `PUBLISH_READONLY`.
@@ -56,6 +56,7 @@ pub(crate) fn one(access: &str) -> Result<Numbers> {
         programs: target().join("debug"),
         action_time: "0ms",
         devices: true,
+        log: "info",
     })?;
     let report = playground.path("sanity.xml");
     let output = program(suite)

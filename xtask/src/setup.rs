@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
-use crate::command::{output, program, root, run, target};
+use xtask::command::{output, program, root, run, target};
 
 /// The programs that are needed, and the Debian packages that have them.
 const PROGRAMS: [(&str, &str); 8] = [

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::command::{build, cargo};
 use crate::{foreign, sanity, setup};
+use xtask::command::{build, cargo};
 
 /// One line of the table at the end.
 struct Part {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use crate::command::root;
+use xtask::command::root;
 
 /// Which modules of the crate `ghost` may use which others. The longest matching name counts.
 const MAY_USE: [(&str, &[&str]); 12] = [

@@ -3,25 +3,34 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use anyhow::{Context, Result};
 use ghost_csi as pb;
 use pb::controller_client::ControllerClient;
 use pb::node_client::NodeClient;
+use tonic::Status;
 use tonic::transport::Channel;
 
-pub(crate) const GIB: i64 = 1 << 30;
+/// What a call answers.
+pub type Answer<T> = std::result::Result<T, Status>;
+
+/// A number of bytes.
+pub const GIB: i64 = 1 << 30;
 
 /// A volume as its creation answered it, with the context of its last attachment.
 #[derive(Clone, Debug)]
-pub(crate) struct Volume {
-    pub(crate) id: String,
-    pub(crate) context: HashMap<String, String>,
-    pub(crate) attachment: HashMap<String, String>,
-    capability: pb::VolumeCapability,
+pub struct Volume {
+    /// The cloud's id.
+    pub id: String,
+    /// The volume context.
+    pub context: HashMap<String, String>,
+    /// The publish context of the last attachment.
+    pub attachment: HashMap<String, String>,
+    /// How it is used.
+    pub capability: pb::VolumeCapability,
 }
 
 /// A capability for a filesystem of this kind.
-pub(crate) fn mounted(filesystem: &str) -> pb::VolumeCapability {
+#[must_use]
+pub fn mounted(filesystem: &str) -> pb::VolumeCapability {
     use pb::volume_capability::access_mode::Mode;
     use pb::volume_capability::{AccessMode, AccessType, MountVolume};
     pb::VolumeCapability {
@@ -33,17 +42,31 @@ pub(crate) fn mounted(filesystem: &str) -> pb::VolumeCapability {
     }
 }
 
+/// A capability for a raw device.
+#[must_use]
+pub fn block() -> pb::VolumeCapability {
+    use pb::volume_capability::{AccessType, BlockVolume};
+    pb::VolumeCapability { access_type: Some(AccessType::Block(BlockVolume {})), ..mounted("") }
+}
+
 /// The controller half.
-#[derive(Clone)]
-pub(crate) struct Controller(pub(crate) ControllerClient<Channel>);
+#[derive(Clone, Debug)]
+pub struct Controller(
+    /// The client.
+    pub ControllerClient<Channel>,
+);
 
 impl Controller {
-    pub(crate) async fn create(
+    /// CreateVolume.
+    ///
+    /// # Errors
+    /// The status that is answered.
+    pub async fn create(
         &mut self,
         name: &str,
         gib: i64,
         capability: pb::VolumeCapability,
-    ) -> Result<Volume> {
+    ) -> Answer<Volume> {
         let request = pb::CreateVolumeRequest {
             name: name.to_owned(),
             capacity_range: Some(pb::CapacityRange { required_bytes: gib * GIB, limit_bytes: 0 }),
@@ -51,7 +74,7 @@ impl Controller {
             ..Default::default()
         };
         let volume = self.0.create_volume(request).await?.into_inner().volume;
-        let volume = volume.context("an answer without a volume")?;
+        let volume = volume.expect("an answer has a volume");
         Ok(Volume {
             id: volume.volume_id,
             context: volume.volume_context,
@@ -60,7 +83,11 @@ impl Controller {
         })
     }
 
-    pub(crate) async fn attach(&mut self, volume: &mut Volume, node: u64) -> Result<()> {
+    /// ControllerPublishVolume; the volume learns its publish context.
+    ///
+    /// # Errors
+    /// The status that is answered.
+    pub async fn attach(&mut self, volume: &mut Volume, node: u64) -> Answer<()> {
         let request = pb::ControllerPublishVolumeRequest {
             volume_id: volume.id.clone(),
             node_id: node.to_string(),
@@ -73,7 +100,11 @@ impl Controller {
         Ok(())
     }
 
-    pub(crate) async fn detach(&mut self, volume: &Volume, node: u64) -> Result<()> {
+    /// ControllerUnpublishVolume.
+    ///
+    /// # Errors
+    /// The status that is answered.
+    pub async fn detach(&mut self, volume: &Volume, node: u64) -> Answer<()> {
         let request = pb::ControllerUnpublishVolumeRequest {
             volume_id: volume.id.clone(),
             node_id: node.to_string(),
@@ -83,7 +114,11 @@ impl Controller {
         Ok(())
     }
 
-    pub(crate) async fn grow(&mut self, volume: &Volume, gib: i64) -> Result<()> {
+    /// ControllerExpandVolume.
+    ///
+    /// # Errors
+    /// The status that is answered.
+    pub async fn grow(&mut self, volume: &Volume, gib: i64) -> Answer<()> {
         let request = pb::ControllerExpandVolumeRequest {
             volume_id: volume.id.clone(),
             capacity_range: Some(pb::CapacityRange { required_bytes: gib * GIB, limit_bytes: 0 }),
@@ -94,25 +129,40 @@ impl Controller {
         Ok(())
     }
 
-    pub(crate) async fn delete(&mut self, volume: &Volume) -> Result<()> {
+    /// DeleteVolume.
+    ///
+    /// # Errors
+    /// The status that is answered.
+    pub async fn delete(&mut self, volume: &Volume) -> Answer<()> {
         let request =
             pb::DeleteVolumeRequest { volume_id: volume.id.clone(), ..Default::default() };
         self.0.delete_volume(request).await?;
         Ok(())
     }
 
-    pub(crate) async fn count(&mut self) -> Result<usize> {
+    /// How many volumes ListVolumes shows on its first page.
+    ///
+    /// # Errors
+    /// The status that is answered.
+    pub async fn count(&mut self) -> Answer<usize> {
         let answer = self.0.list_volumes(pb::ListVolumesRequest::default()).await?;
         Ok(answer.into_inner().entries.len())
     }
 }
 
 /// The node half.
-#[derive(Clone)]
-pub(crate) struct Node(pub(crate) NodeClient<Channel>);
+#[derive(Clone, Debug)]
+pub struct Node(
+    /// The client.
+    pub NodeClient<Channel>,
+);
 
 impl Node {
-    pub(crate) async fn stage(&mut self, volume: &Volume, staging: &Path) -> Result<()> {
+    /// NodeStageVolume.
+    ///
+    /// # Errors
+    /// The status that is answered.
+    pub async fn stage(&mut self, volume: &Volume, staging: &Path) -> Answer<()> {
         let request = pb::NodeStageVolumeRequest {
             volume_id: volume.id.clone(),
             publish_context: volume.attachment.clone(),
@@ -125,7 +175,11 @@ impl Node {
         Ok(())
     }
 
-    pub(crate) async fn unstage(&mut self, volume: &Volume, staging: &Path) -> Result<()> {
+    /// NodeUnstageVolume.
+    ///
+    /// # Errors
+    /// The status that is answered.
+    pub async fn unstage(&mut self, volume: &Volume, staging: &Path) -> Answer<()> {
         let request = pb::NodeUnstageVolumeRequest {
             volume_id: volume.id.clone(),
             staging_target_path: text(staging),
@@ -134,12 +188,11 @@ impl Node {
         Ok(())
     }
 
-    pub(crate) async fn publish(
-        &mut self,
-        volume: &Volume,
-        staging: &Path,
-        target: &Path,
-    ) -> Result<()> {
+    /// NodePublishVolume.
+    ///
+    /// # Errors
+    /// The status that is answered.
+    pub async fn publish(&mut self, volume: &Volume, staging: &Path, target: &Path) -> Answer<()> {
         let request = pb::NodePublishVolumeRequest {
             volume_id: volume.id.clone(),
             publish_context: volume.attachment.clone(),
@@ -153,7 +206,11 @@ impl Node {
         Ok(())
     }
 
-    pub(crate) async fn unpublish(&mut self, volume: &Volume, target: &Path) -> Result<()> {
+    /// NodeUnpublishVolume.
+    ///
+    /// # Errors
+    /// The status that is answered.
+    pub async fn unpublish(&mut self, volume: &Volume, target: &Path) -> Answer<()> {
         let request = pb::NodeUnpublishVolumeRequest {
             volume_id: volume.id.clone(),
             target_path: text(target),
@@ -162,7 +219,11 @@ impl Node {
         Ok(())
     }
 
-    pub(crate) async fn grow(&mut self, volume: &Volume, target: &Path, gib: i64) -> Result<()> {
+    /// NodeExpandVolume.
+    ///
+    /// # Errors
+    /// The status that is answered.
+    pub async fn grow(&mut self, volume: &Volume, target: &Path, gib: i64) -> Answer<()> {
         let request = pb::NodeExpandVolumeRequest {
             volume_id: volume.id.clone(),
             volume_path: text(target),
@@ -174,8 +235,11 @@ impl Node {
         Ok(())
     }
 
-    /// The total bytes of the volume as the node sees them.
-    pub(crate) async fn total(&mut self, volume: &Volume, target: &Path) -> Result<i64> {
+    /// The total bytes of the volume as the node sees them (NodeGetVolumeStats).
+    ///
+    /// # Errors
+    /// The status that is answered.
+    pub async fn total(&mut self, volume: &Volume, target: &Path) -> Answer<i64> {
         let request = pb::NodeGetVolumeStatsRequest {
             volume_id: volume.id.clone(),
             volume_path: text(target),
@@ -183,7 +247,7 @@ impl Node {
         };
         let usage = self.0.node_get_volume_stats(request).await?.into_inner().usage;
         let bytes = usage.iter().find(|u| u.unit == i32::from(pb::volume_usage::Unit::Bytes));
-        Ok(bytes.context("an answer without bytes")?.total)
+        Ok(bytes.expect("statistics have bytes").total)
     }
 }
 

@@ -1,0 +1,12 @@
+//! What the project's own commands share with its integration tests: programs, a small world of
+//! simulated cloud, controller and nodes, and the calls of a volume's life.
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "commands report to the person who typed them"
+)]
+
+pub mod command;
+pub mod playground;
+pub mod volume_life;
