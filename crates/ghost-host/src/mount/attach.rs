@@ -136,7 +136,8 @@ fn make(
             Parameter::Text(name, value) => {
                 rustix::mount::fsconfig_set_string(context.as_fd(), name.as_str(), value.as_str())
                     .map_err(|error| {
-                        explain(&format!("option {name:?} with value {value:?} is refused"), error)
+                        // The value may be a secret.
+                        explain(&format!("the value of option {name:?} is refused"), error)
                     })?;
             }
         }

@@ -1,0 +1,93 @@
+//! The cloud breaks off, before or after it acted: the answer is never final, and asking again
+//! ends with one volume, attached where it should be.
+
+use serde_json::{Value, json};
+use tonic::Code;
+use xtask::volume_life::mounted;
+
+use crate::world::{World, attach_request, is_not_final, within};
+
+const ACTIONS: &str = "/v2/volumes/{volume_id}/actions";
+
+fn faults() -> Vec<Value> {
+    vec![
+        json!({"drop": "before"}),
+        json!({"drop": "after"}),
+        json!({"status": 500}),
+        json!({"status": 503}),
+        json!({"status": 429, "retry_after_s": 1}),
+        json!({"body": "garbage"}),
+    ]
+}
+
+#[tokio::test]
+async fn b49_b54_whatever_the_cloud_does_once_the_next_call_settles_it() {
+    let mut world = World::empty("0ms", false, "info");
+    world.parts.start_parts().unwrap();
+    let mut controller = world.controller().await;
+    for effect in faults() {
+        world.fault("POST", "/v2/volumes", 1, &effect).await;
+        let first = controller.create("pvc-drop", 1, mounted("ext4")).await;
+        assert!(is_not_final(&first), "create, {effect}: {first:?}");
+        let mut volume = controller.create("pvc-drop", 1, mounted("ext4")).await.unwrap();
+        assert_eq!(world.volumes().await, 1, "create, {effect}");
+
+        world.fault("POST", ACTIONS, 1, &effect).await;
+        let first = controller.attach(&mut volume, 101).await;
+        assert!(is_not_final(&first), "attach, {effect}: {first:?}");
+        controller.attach(&mut volume, 101).await.unwrap();
+
+        world.fault("POST", ACTIONS, 1, &effect).await;
+        let first = controller.grow(&volume, 2).await;
+        assert!(is_not_final(&first), "grow, {effect}: {first:?}");
+        controller.grow(&volume, 2).await.unwrap();
+
+        world.fault("POST", ACTIONS, 1, &effect).await;
+        let first = controller.detach(&volume, 101).await;
+        assert!(is_not_final(&first), "detach, {effect}: {first:?}");
+        controller.detach(&volume, 101).await.unwrap();
+
+        world.fault("DELETE", "/v2/volumes/{volume_id}", 1, &effect).await;
+        let first = controller.delete(&volume).await;
+        assert!(is_not_final(&first), "delete, {effect}: {first:?}");
+        controller.delete(&volume).await.unwrap();
+        assert_eq!(world.volumes().await, 0, "delete, {effect}");
+        world.no_faults().await;
+    }
+}
+
+#[tokio::test]
+async fn b02_an_action_that_fails_is_an_error_and_the_next_call_asks_afresh() {
+    let mut world = World::empty("0ms", false, "info");
+    world.parts.start_parts().unwrap();
+    let mut controller = world.controller().await;
+    let mut volume = controller.create("pvc-fail", 1, mounted("ext4")).await.unwrap();
+    world.fault("POST", ACTIONS, 1, &json!({"action": "fail"})).await;
+    let status = controller.attach(&mut volume, 101).await.unwrap_err();
+    assert_eq!(status.code(), Code::Internal, "{status}");
+    let (requests, done) = world.requests_during(controller.attach(&mut volume, 101)).await;
+    done.unwrap();
+    assert_eq!(requests.first().unwrap(), &format!("POST {ACTIONS}"));
+}
+
+#[tokio::test]
+async fn b02_an_action_that_does_not_end_is_waited_for_and_not_asked_for_again() {
+    let mut world = World::empty("3s", false, "info");
+    world.parts.start_parts().unwrap();
+    let mut controller = world.controller().await;
+    let volume = controller.create("pvc-slow", 1, mounted("ext4")).await.unwrap();
+    let (requests, attached) = world
+        .requests_during(async {
+            let request = within(1, attach_request(&volume, "101"));
+            let status = controller.0.controller_publish_volume(request).await.unwrap_err();
+            assert_eq!(status.code(), Code::DeadlineExceeded, "{status}");
+            let other = within(1, attach_request(&volume, "102"));
+            let status = controller.0.controller_publish_volume(other).await.unwrap_err();
+            assert_eq!(status.code(), Code::Aborted, "{status}");
+            controller.0.controller_publish_volume(attach_request(&volume, "101")).await
+        })
+        .await;
+    attached.unwrap();
+    let posts = requests.iter().filter(|request| request.starts_with("POST")).count();
+    assert_eq!(posts, 1, "{requests:?}");
+}
