@@ -10,7 +10,8 @@ use sha2::{Digest, Sha256};
 
 use crate::setup;
 use xtask::command::{build, target};
-use xtask::playground::{NODES, Options, Playground, loops_below, mounts_below, probe};
+use xtask::leftover::{loops_below, mounts_below};
+use xtask::playground::{NODES, Options, Playground, probe};
 use xtask::volume_life::{Answer, Controller, GIB, Node, Volume, mounted};
 
 /// How long the simulated cloud takes for an action: long enough to be cut short.

@@ -8,5 +8,6 @@
 )]
 
 pub mod command;
+pub mod leftover;
 pub mod playground;
 pub mod volume_life;

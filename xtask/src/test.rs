@@ -33,7 +33,7 @@ pub(crate) fn run() -> Result<()> {
     ])?;
     build()?;
     let mut parts = Vec::new();
-    measure(&mut parts, "cargo test --workspace", || tests())?;
+    measure(&mut parts, "cargo test --workspace", tests)?;
     for (name, client) in [
         ("API client godo (Go)", foreign::godo as fn() -> Result<foreign::Checked>),
         ("API client pydo (Python)", foreign::pydo),

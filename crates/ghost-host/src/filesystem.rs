@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+mod carries;
 mod check;
 mod grow;
 mod make;
@@ -9,6 +10,7 @@ mod places;
 mod probe;
 mod read;
 
+pub(crate) use carries::carries;
 pub(crate) use check::check;
 pub(crate) use grow::grow;
 pub(crate) use make::{erase, format};

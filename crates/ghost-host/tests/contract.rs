@@ -201,7 +201,9 @@ async fn every_kind_is_made_recognised_checked_mounted_and_taken_down_twice<M: M
         let device = host.find_disk(&address, PATIENCE).await.unwrap();
         assert_eq!((device.size(), device.users()), (SIZE, [].as_slice()));
         assert_eq!(host.probe(&device).await.unwrap(), Content::Blank);
+        assert!(!host.carries(&device, kind).await.unwrap());
         host.format(&device, &Format { kind }).await.unwrap();
+        assert!(host.carries(&device, kind).await.unwrap());
         assert_eq!(host.probe(&device).await.unwrap(), Content::Filesystem(kind));
         host.check(&device, kind).await.unwrap();
 

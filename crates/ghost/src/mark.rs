@@ -179,6 +179,14 @@ impl Host for Marked<Arc<dyn Host>> {
         self.inner.probe(device).await
     }
 
+    async fn carries(
+        &self,
+        device: &BlockDevice,
+        kind: FilesystemKind,
+    ) -> ghost_host::Result<bool> {
+        self.inner.carries(device, kind).await
+    }
+
     async fn format(&self, device: &BlockDevice, format: &Format) -> ghost_host::Result<()> {
         self.marks.around("format", self.inner.format(device, format)).await
     }
@@ -238,7 +246,7 @@ mod tests {
     use super::*;
 
     /// Methods that only read, or only tell.
-    const READS: [&str; 13] = [
+    const READS: [&str; 14] = [
         "find",
         "get",
         "list",
@@ -249,6 +257,7 @@ mod tests {
         "device_at",
         "device_size",
         "probe",
+        "carries",
         "resolve",
         "mounts",
         "usage",

@@ -106,6 +106,10 @@ impl State {
         Ok(disk.content.clone())
     }
 
+    pub(super) fn carries(&self, device: &BlockDevice, kind: FilesystemKind) -> Result<bool> {
+        Ok(self.probe(device)? == Content::Filesystem(kind))
+    }
+
     pub(super) fn format(&mut self, device: &BlockDevice, format: &Format) -> Result<()> {
         self.begin_format(device)?;
         self.disk_mut(device.number).put(Content::Filesystem(format.kind));

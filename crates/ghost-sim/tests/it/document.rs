@@ -69,6 +69,21 @@ impl Document {
         (!errors.is_empty()).then(|| format!("{}: {body}", errors.join("; ")))
     }
 
+    /// The query parameters that the operation takes.
+    #[allow(dead_code, reason = "for the driver's tests, which share this file")]
+    pub(crate) fn query_parameters(&self, method: &str, path: &str) -> Vec<String> {
+        let operation = &self.0["paths"][path][method.to_lowercase()];
+        let parameters = operation["parameters"].as_array().into_iter().flatten();
+        parameters
+            .map(|parameter| match parameter["$ref"].as_str() {
+                None => parameter,
+                Some(reference) => self.0.pointer(reference.trim_start_matches('#')).unwrap(),
+            })
+            .filter(|parameter| parameter["in"] == "query")
+            .map(|parameter| parameter["name"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
     /// What is wrong with this request's body, if anything.
     pub(crate) fn fault_in_request(
         &self,

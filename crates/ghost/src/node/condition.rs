@@ -1,6 +1,6 @@
 //! Whether what is mounted at a path still has its device, told without touching the mount itself.
 
-use ghost_host::{Access, BlockDevice, Content, FilesystemKind, MountEntry};
+use ghost_host::{Access, BlockDevice, FilesystemKind, MountEntry};
 
 use super::Node;
 use super::error::{domain, is_of_the_device};
@@ -36,9 +36,9 @@ pub(super) async fn condition(node: &Node, entry: &MountEntry) -> Result<Conditi
     };
     // Of other kinds it is not known how they look, and they are never taken for dead.
     let Some(kind) = kind else { return Ok(Condition::Live(device)) };
-    match node.host.probe(&device).await {
-        Ok(content) if content == Content::Filesystem(kind) => Ok(Condition::Live(device)),
-        Ok(_) => Ok(Condition::Dead),
+    match node.host.carries(&device, kind).await {
+        Ok(true) => Ok(Condition::Live(device)),
+        Ok(false) => Ok(Condition::Dead),
         Err(error) if is_of_the_device(&error) => Ok(Condition::Dead),
         Err(error) => Err(domain(error)),
     }

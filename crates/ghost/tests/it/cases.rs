@@ -332,7 +332,6 @@ async fn b52_ten_creations_of_one_name_at_once_make_one_volume() {
     let mut creations = tokio::task::JoinSet::new();
     for _ in 0..10 {
         let mut controller = controller.clone();
-        #[expect(clippy::disallowed_methods, reason = "a test asks ten times at once")]
         creations.spawn(async move { controller.create("pvc-race", 1, mounted("ext4")).await });
     }
     let (requests, made) = world.requests_during(creations.join_all()).await;

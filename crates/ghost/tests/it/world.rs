@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use ghost_csi as pb;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
-use xtask::playground::{Options, Playground, loops_below, mounts_below};
+use xtask::leftover::{loops_below, mounts_below};
+use xtask::playground::{Options, Playground};
 use xtask::volume_life::{Controller, Node, Volume, mounted};
 
 /// What a test runs in.
@@ -104,7 +105,7 @@ impl World {
         let requests = log["requests"].as_array().unwrap().iter();
         let requests = requests
             .map(|entry| format!("{} {}", text(entry, "method"), text(entry, "route")))
-            .filter(|request| !request.contains("/sim/v1"));
+            .filter(|request| request.contains(" /v2/"));
         (requests.collect(), done)
     }
 
