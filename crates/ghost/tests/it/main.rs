@@ -10,6 +10,7 @@ mod cases;
 mod crash;
 mod drops;
 mod life;
+mod process;
 mod requests;
 mod secrets;
 mod world;
