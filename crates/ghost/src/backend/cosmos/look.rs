@@ -5,16 +5,17 @@
 //! Each look begins after it was asked for, so it shows what the asker did before.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 
 use super::client::{Call, Client, encoded};
 use super::error::ApiError;
 use super::exchange::Exchange;
 use super::list::{self, PAGE, Recent};
 use super::wire;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::volume::VolumeId;
 
 /// What a look has shown: the volume, or that there is none, or why it is not known.
@@ -44,16 +45,26 @@ impl Looks {
         recent: &Recent,
         id: &VolumeId,
     ) -> Result<Option<wire::Volume>> {
-        let (sender, mut seen) = oneshot::channel();
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).push((id.clone(), sender));
-        let mut pages = self.turn.lock().await;
-        if let Ok(seen) = seen.try_recv() {
-            return seen;
+        loop {
+            let (sender, mut seen) = oneshot::channel();
+            self.lock().push((id.clone(), sender));
+            let mut pages = self.turn.lock().await;
+            match seen.try_recv() {
+                Ok(seen) => return seen,
+                // Whoever was looking for us was cut off, as a caller is that hangs up.
+                Err(TryRecvError::Closed) => continue,
+                Err(TryRecvError::Empty) => {}
+            }
+            let asked = std::mem::take(&mut *self.lock());
+            serve(client, recent, &mut pages, asked).await;
+            if let Ok(seen) = seen.try_recv() {
+                return seen;
+            }
         }
-        let asked = std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner));
-        serve(client, recent, &mut pages, asked).await;
-        drop(pages);
-        seen.await.unwrap_or_else(|_| Err(Error::bug("a look served all but one")))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(VolumeId, oneshot::Sender<Seen>)>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -112,4 +123,68 @@ async fn read<E: Exchange>(
 /// The path of a volume, with `rest` behind it.
 pub(super) fn volume_path(id: &VolumeId, rest: &str) -> String {
     format!("/v2/volumes/{}{rest}", encoded(id.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use async_trait::async_trait;
+    use reqwest::header::HeaderMap;
+
+    use super::super::client::Meter;
+    use super::super::exchange::{Failure, Request, Response};
+    use super::super::token::TokenFile;
+    use super::*;
+
+    struct NoMeter;
+
+    impl Meter for NoMeter {
+        fn answered(&self, _: &'static str, _: u16) {}
+        fn remaining(&self, _: u64) {}
+    }
+
+    /// A cloud that takes its time with the first answer, and never gives the second.
+    struct Slow(Arc<AtomicUsize>);
+
+    #[async_trait]
+    impl Exchange for Slow {
+        async fn exchange(&self, _: Request) -> std::result::Result<Response, Failure> {
+            match self.0.fetch_add(1, Ordering::SeqCst) {
+                0 => tokio::time::sleep(Duration::from_secs(1)).await,
+                1 => std::future::pending::<()>().await,
+                _ => {}
+            }
+            let body = r#"{"id":"not_found","message":"no such volume"}"#.to_owned();
+            Ok(Response { status: 404, headers: HeaderMap::new(), body: body.into_bytes() })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_a_look_that_is_cut_off_looks_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let token = folder.path().join("token");
+        std::fs::write(&token, "t").expect("written");
+        let token = TokenFile::open(token).expect("a token");
+        let asked = Arc::new(AtomicUsize::new(0));
+        let random = fastrand::Rng::with_seed(1);
+        let slow = Slow(Arc::clone(&asked));
+        let client = Client::new(slow, token, 100, random, Box::new(NoMeter));
+        let (looks, recent) = (Looks::default(), Recent::default());
+        let id = VolumeId::new("v-1").expect("an id");
+
+        // The second looks for itself and the third while the first is answered, and is cut off.
+        let cut_off = async {
+            let look = looks.volume(&client, &recent, &id);
+            tokio::time::timeout(Duration::from_secs(2), look).await.expect_err("it never ends");
+        };
+        let look = || looks.volume(&client, &recent, &id);
+        let (first, (), third) = tokio::join!(look(), cut_off, look());
+        for seen in [first, third] {
+            assert!(seen.expect("an answer").is_none());
+        }
+        assert_eq!(asked.load(Ordering::SeqCst), 3);
+    }
 }
