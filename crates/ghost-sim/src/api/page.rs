@@ -40,12 +40,24 @@ impl Page {
 
     /// One page of the list under this key, with its links and the total.
     pub(super) fn of(self, key: &str, all: Vec<Value>, base: &str, uri: &Uri) -> Value {
+        self.of_shown(key, all, |value| value, base, uri)
+    }
+
+    /// The same of things that are shown only when they are on the page.
+    pub(super) fn of_shown<T>(
+        self,
+        key: &str,
+        all: Vec<T>,
+        shown: impl Fn(T) -> Value,
+        base: &str,
+        uri: &Uri,
+    ) -> Value {
         let total = all.len() as u64;
         let last = total.div_ceil(self.size).max(1);
         let skipped = usize::try_from((self.number - 1).saturating_mul(self.size));
         let size = usize::try_from(self.size).unwrap_or(usize::MAX);
         let items: Vec<Value> =
-            all.into_iter().skip(skipped.unwrap_or(usize::MAX)).take(size).collect();
+            all.into_iter().skip(skipped.unwrap_or(usize::MAX)).take(size).map(shown).collect();
         let mut pages = Map::new();
         let mut link = |name: &str, number| {
             pages.insert(name.to_owned(), Value::String(self.link(number, base, uri)));

@@ -45,9 +45,9 @@ impl Api {
             .cloud
             .volumes(call.now)
             .filter(|volume| fits(&name, &volume.name) && fits(&region, &volume.region))
-            .map(|volume| self.volume_as_read(volume, call))
             .collect();
-        Ok(Answer::ok(page.of("volumes", volumes, &self.base(call), call.uri())))
+        let shown = |volume| self.volume_as_read(volume, call);
+        Ok(Answer::ok(page.of_shown("volumes", volumes, shown, &self.base(call), call.uri())))
     }
 
     pub(super) fn create_volume(
