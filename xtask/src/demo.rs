@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use sha2::{Digest, Sha256};
-
-use crate::setup;
 use xtask::command::{build, target};
 use xtask::leftover::{loops_below, mounts_below};
 use xtask::playground::{NODES, Options, Playground, probe};
 use xtask::volume_life::{Answer, Controller, GIB, Node, Volume, mounted};
+
+use crate::setup;
 
 /// How long the simulated cloud takes for an action: long enough to be cut short.
 const ACTION_TIME: &str = "150ms";
@@ -33,21 +33,20 @@ pub(crate) fn run() -> Result<()> {
     })?;
     let folder = playground.path("");
     println!();
-    let told = runtime.block_on(async {
-        tokio::select! {
-            told = story(&mut playground) => told,
-            interrupted = tokio::signal::ctrl_c() => {
-                interrupted?;
-                anyhow::bail!("interrupted; everything is taken away")
-            }
-        }
-    });
+    let told = runtime.block_on(story(&mut playground));
+    // The clients' connections first: a part that is told to stop waits for them.
+    drop(runtime);
     let pids = playground.pids();
     drop(playground);
     let left = left_behind(&folder, &pids);
+    let shown = if left.is_empty() {
+        "no mount, no loop device, no process, no file".to_owned()
+    } else {
+        left.join(", ")
+    };
+    println!("      left behind: {shown}");
     told?;
-    ensure!(left.is_empty(), "the demo left behind: {}", left.join(", "));
-    println!("      left behind: no mount, no loop device, no process, no file");
+    ensure!(left.is_empty(), "the demo left something behind: {shown}");
     Ok(())
 }
 

@@ -8,6 +8,7 @@
 )]
 
 pub mod command;
+pub mod interrupt;
 pub mod leftover;
 pub mod playground;
 pub mod volume_life;

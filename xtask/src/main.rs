@@ -9,6 +9,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use xtask::interrupt;
 
 mod bench;
 mod bench_floor;
@@ -45,15 +46,20 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let command = Cli::parse().command;
+    let done = interrupt::watch().and_then(|()| match command {
         Command::Demo => demo::run(),
         Command::Test => test::run(),
         Command::Sanity => sanity::run(),
         Command::Bench => bench::run(),
         Command::Tidy => tidy::run(),
         Command::Ci => ci::run(),
-    };
+    });
     match done {
+        _ if interrupt::seen() => {
+            eprintln!("\ninterrupted; what was there is taken away");
+            ExitCode::from(130) // as a shell says of SIGINT
+        }
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("\nerror: {error:#}");

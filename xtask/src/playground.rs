@@ -21,8 +21,9 @@ use tempfile::TempDir;
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint, Uri};
 
-use crate::command::{output, program};
-use crate::leftover::{loops_below, mounts_below};
+use crate::command::program;
+use crate::interrupt;
+use crate::leftover::{detach_below, unmount_below};
 
 /// The simulated machines that the two nodes run on.
 pub const NODES: [u64; 2] = [101, 102];
@@ -108,6 +109,7 @@ impl Playground {
     /// # Errors
     /// When it does not start; it says why.
     pub fn start_simulator(&mut self, more: &[&str]) -> Result<()> {
+        interrupt::check()?;
         let mut command = program(self.options.programs.join("ghost-sim"));
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--action-time", self.options.action_time])
@@ -153,9 +155,11 @@ impl Playground {
             .arg(self.path("token"))
             .args(["--region", "ams1", "--cosmos-requests-per-minute", "4000000000"])
             .args(more);
-        let child = command.stderr(self.log("controller")?).spawn()?;
+        interrupt::check()?;
+        let mut child = command.stderr(self.log("controller")?).spawn()?;
+        let listens = listens(&mut child, &self.controller_socket());
         self.controller = Some(child);
-        self.wait_for("controller", &self.controller_socket())
+        self.started("controller", listens)
     }
 
     /// Starts the node half on a simulated machine.
@@ -177,9 +181,11 @@ impl Playground {
             .arg("--format-notes-dir")
             .arg(self.path(&format!("notes-{id}")))
             .args(more);
-        let child = command.stderr(self.log(&name)?).spawn()?;
+        interrupt::check()?;
+        let mut child = command.stderr(self.log(&name)?).spawn()?;
+        let listens = listens(&mut child, &self.node_socket(id));
         self.nodes.insert(id, child);
-        self.wait_for(&name, &self.node_socket(id))
+        self.started(&name, listens)
     }
 
     /// Ends every process as a power cut would.
@@ -288,15 +294,9 @@ impl Playground {
         lines[lines.len().saturating_sub(15)..].join("\n")
     }
 
-    fn wait_for(&self, part: &str, socket: &Path) -> Result<()> {
-        let begun = Instant::now();
-        while std::os::unix::net::UnixStream::connect(socket).is_err() {
-            if begun.elapsed() > START_LIMIT {
-                bail!("the {part} did not start:\n{}", self.tail(part));
-            }
-            thread::sleep(Duration::from_millis(2));
-        }
-        Ok(())
+    fn started(&self, part: &str, listens: bool) -> Result<()> {
+        interrupt::check()?;
+        if listens { Ok(()) } else { bail!("the {part} did not start:\n{}", self.tail(part)) }
     }
 
     /// Takes everything away and answers what could not be.
@@ -305,19 +305,11 @@ impl Playground {
         for child in self.nodes.values_mut().chain(&mut self.controller) {
             stop(child, &mut left);
         }
-        for target in mounts_below(self.folder.path()).into_iter().rev() {
-            if output(program("umount").arg("--lazy").arg(&target)).is_err() {
-                left.push(format!("umount {}", target.display()));
-            }
-        }
+        left.extend(unmount_below(self.folder.path()));
         if let Some(simulator) = &mut self.simulator {
             stop(simulator, &mut left);
         }
-        for device in loops_below(self.folder.path()) {
-            if output(program("losetup").arg("--detach").arg(&device)).is_err() {
-                left.push(format!("losetup --detach {device}"));
-            }
-        }
+        left.extend(detach_below(self.folder.path()));
         left
     }
 }
@@ -328,6 +320,19 @@ impl Drop for Playground {
             eprintln!("left behind; run: {command}");
         }
     }
+}
+
+/// Waits until a part listens at its socket; not any longer when it has ended.
+fn listens(child: &mut Child, socket: &Path) -> bool {
+    let begun = Instant::now();
+    while std::os::unix::net::UnixStream::connect(socket).is_err() {
+        let ended = child.try_wait().is_ok_and(|ended| ended.is_some());
+        if ended || begun.elapsed() > START_LIMIT {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    true
 }
 
 fn kill(mut child: Child) -> Result<()> {

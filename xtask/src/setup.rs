@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-
 use xtask::command::{output, program, root, run, target};
 
 /// The programs that are needed, and the Debian packages that have them.
@@ -46,7 +45,7 @@ pub(crate) fn need_root(what: &str) -> Result<()> {
 /// Makes sure that these programs are there, by installing their packages where that is possible.
 pub(crate) fn need_programs(wanted: &[&str]) -> Result<()> {
     let missing: Vec<&(&str, &str)> =
-        PROGRAMS.iter().filter(|(name, _)| wanted.contains(name) && find(name).is_none()).collect();
+        PROGRAMS.iter().filter(|(name, _)| wanted.contains(name) && !works(name)).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -64,6 +63,16 @@ pub(crate) fn need_programs(wanted: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// Whether a program is there, with what it needs to be of use here.
+fn works(name: &str) -> bool {
+    // Debian has Python's environments in a package of their own.
+    let complete = match name {
+        "python3" => output(program(name).args(["-c", "import ensurepip, venv"])).is_ok(),
+        _ => true,
+    };
+    complete && find(name).is_some()
+}
+
 /// A program on the path; administrators' folders count although they may not be on it.
 fn find(name: &str) -> Option<PathBuf> {
     let path = output(program("sh").args(["-c", "echo \"$PATH\""])).ok()?;
@@ -79,7 +88,9 @@ fn find(name: &str) -> Option<PathBuf> {
 pub(crate) fn go_tool(name: &str, package: &str) -> Result<PathBuf> {
     need_programs(&["go"])?;
     let folder = root().join("tools").join(name);
-    let pins = std::fs::read_to_string(folder.join("go.mod"))?;
+    let pins = ["go.mod", "go.sum"].map(|name| std::fs::read_to_string(folder.join(name)));
+    let [module, sums] = pins;
+    let pins = module? + &sums?;
     let built = target().join("tools").join(name);
     let stamp = target().join("tools").join(format!("{name}.pins"));
     if built.is_file() && std::fs::read_to_string(&stamp).is_ok_and(|last| last == pins) {
