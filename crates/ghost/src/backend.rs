@@ -20,7 +20,8 @@ pub trait Backend: Send + Sync + 'static {
     /// The volume that was made under the orchestrator's name.
     ///
     /// # Errors
-    /// `Conflict` when two volumes have it: there is no right choice between them.
+    /// `Conflict` when two volumes have it: there is no right choice between them. `Unavailable` for
+    /// every failed look-up, since that says nothing of what there is.
     async fn find(&self, name: &VolumeName, region: Option<&Region>) -> Result<Option<Volume>>;
 
     /// The volume of this id. Only the storage's own word means that there is none.

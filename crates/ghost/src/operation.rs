@@ -28,6 +28,8 @@ pub enum Key {
     Name(String),
     /// Something that has this id.
     Id(String),
+    /// A read that could hang, so that only one of its kind waits.
+    Read(String),
 }
 
 /// What is told to whoever counts operations.
@@ -101,7 +103,11 @@ impl Operations {
     /// Admits no more operations and waits for the running ones, for at most `grace`. Answers
     /// whether all of them ended.
     pub async fn drain(&self, grace: Duration) -> bool {
-        self.tracker.close();
+        {
+            // Under the lock, so that no operation begins after the last look at what is running.
+            let _admitting = self.lock();
+            self.tracker.close();
+        }
         let running = self.tracker.len();
         if running > 0 {
             tracing::info!(running, "waiting for operations to end");
@@ -132,7 +138,7 @@ impl Operations {
                     other.operation,
                     match key {
                         Key::Name(_) => "name",
-                        Key::Id(_) => "volume",
+                        Key::Id(_) | Key::Read(_) => "volume",
                     },
                     other.since.elapsed().as_secs_f64()
                 ))),
@@ -141,6 +147,8 @@ impl Operations {
         if self.tracker.is_closed() {
             return Err(Error::unavailable("the driver is stopping; ask again in a moment"));
         }
+        // From here on a drain waits for this operation.
+        let tracked = self.tracker.token();
         let (sender, outcome) = watch::channel(None);
         let since = Instant::now();
         running.insert(
@@ -158,7 +166,10 @@ impl Operations {
         let done = Done { operations: self.clone(), key, operation, since, sender };
         let task = work(request).in_current_span();
         #[expect(clippy::disallowed_methods, reason = "this is the place that spawns operations")]
-        self.tracker.spawn(done.finish(task));
+        tokio::spawn(async move {
+            done.finish(task).await;
+            drop(tracked);
+        });
         Ok(outcome)
     }
 
@@ -205,6 +216,9 @@ impl<T> Done<T> {
         self.operations.observer.ended(self.operation, outcome, took);
         let millis = took.as_secs_f64() * 1000.0;
         match &result {
+            Ok(_) if matches!(self.key, Key::Read(_)) => {
+                tracing::debug!(operation = self.operation, millis, "done");
+            }
             Ok(_) => tracing::info!(operation = self.operation, millis, "done"),
             Err(error) => match error.kind() {
                 ErrorKind::Bug | ErrorKind::Failed | ErrorKind::Unauthenticated => {

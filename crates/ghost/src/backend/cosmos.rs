@@ -125,7 +125,11 @@ impl<E: Exchange> Backend for Cosmos<E> {
         let cloud_name = name::cloud_name(self.options.cluster_id.as_ref(), name);
         let region = region.map(|region| format!("&region={region}")).unwrap_or_default();
         let path = format!("/v2/volumes?name={}{region}&per_page=200", encoded(&cloud_name));
-        let body: wire::VolumesBody = self.client.json(Call::get("/v2/volumes", path)).await?;
+        let call = Call::get("/v2/volumes", path);
+        // Whatever the answer is, a look-up that failed says nothing of what there is.
+        let body: wire::VolumesBody = self.client.json(call).await.map_err(|error| {
+            error.meaning(ErrorKind::Unavailable, format!("cannot look for {cloud_name:?}"))
+        })?;
         // A filter that is not understood answers everything, so the names are compared here too.
         let mut found = body.volumes.into_iter().filter(|volume| volume.name == cloud_name);
         match (found.next(), found.next()) {

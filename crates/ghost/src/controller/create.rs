@@ -31,24 +31,28 @@ pub async fn create(controller: &Controller, request: CreateRequest) -> Result<V
     // Asked before anything else, so that a request that cannot be met makes no call at all.
     let spec = plan_new(controller, &request, backend.sizes())?;
 
-    let found = backend.find(&request.name, None).await.map_err(not_final)?;
-    match decide(&request, found)? {
+    if let Some(volume) = decide(&request, backend.find(&request.name, None).await?)? {
+        return Ok(volume);
+    }
+    let error = match backend.create(&spec).await {
+        Ok(volume) => return Ok(volume),
+        Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
+        Err(error) => error,
+    };
+    // Somebody was quicker, or an earlier try of ours was and did not show yet: before anything
+    // final is said, what is there decides.
+    match decide(&request, backend.find(&request.name, None).await?)? {
         Some(volume) => Ok(volume),
-        None => match backend.create(&spec).await {
-            Ok(volume) => Ok(volume),
-            // Somebody was quicker, or an earlier try of ours was: what is there decides.
-            Err(error) if error.kind() == ErrorKind::Conflict => {
-                let found = backend.find(&request.name, Some(&spec.region)).await;
-                decide(&request, found.map_err(not_final)?)?.ok_or_else(|| {
-                    error
-                        .into_kind(ErrorKind::Unavailable)
-                        .context("the name is taken, but the volume that has it is not listed yet")
-                })
+        None => Err(match error.kind() {
+            ErrorKind::Conflict => error
+                .into_kind(ErrorKind::Unavailable)
+                .context("the name is taken, but the volume that has it is not listed yet"),
+            // Such a refusal may come before the name is looked at, and mends itself or is mended.
+            ErrorKind::Unauthenticated | ErrorKind::Refused | ErrorKind::Bug => {
+                error.into_kind(ErrorKind::Unavailable)
             }
-            // The look-up before found nothing, but an earlier try may not show yet.
-            Err(error) if error.kind() == ErrorKind::Unauthenticated => Err(not_final(error)),
-            Err(error) => Err(error),
-        },
+            _ => error,
+        }),
     }
 }
 
@@ -84,16 +88,6 @@ fn decide(request: &CreateRequest, found: Option<Volume>) -> Result<Option<Volum
         )));
     }
     Ok(Some(volume))
-}
-
-/// A look-up that failed says nothing of what an earlier try may have made.
-fn not_final(error: Error) -> Error {
-    match error.kind() {
-        ErrorKind::Unauthenticated | ErrorKind::Refused | ErrorKind::Bug => {
-            error.into_kind(ErrorKind::Unavailable)
-        }
-        _ => error,
-    }
 }
 
 #[cfg(test)]
@@ -136,13 +130,5 @@ mod tests {
             let error = decide(&request, Some(volume)).expect_err("does not fit");
             assert_eq!(error.kind(), ErrorKind::Conflict);
         }
-    }
-
-    #[test]
-    fn a_failed_look_up_is_never_final() {
-        for kind in [ErrorKind::Unauthenticated, ErrorKind::Refused, ErrorKind::Bug] {
-            assert_eq!(not_final(Error::new(kind, "no")).kind(), ErrorKind::Unavailable);
-        }
-        assert_eq!(not_final(Error::conflict("two")).kind(), ErrorKind::Conflict);
     }
 }

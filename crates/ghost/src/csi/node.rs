@@ -175,11 +175,23 @@ impl NodeService {
             .await
     }
 
-    async fn stats(&self, request: pb::NodeGetVolumeStatsRequest) -> Result<Stats> {
+    async fn stats(&self, request: Request<pb::NodeGetVolumeStatsRequest>) -> Result<Stats> {
+        let deadline = decode::deadline(request.metadata());
+        let request = request.into_inner();
         let id = decode::volume_id(request.volume_id)?;
         let path = decode::looked_for("volume_path", request.volume_path)?;
         let staging = optional_path("staging_target_path", request.staging_target_path)?;
-        node::stats(&self.node, &StatsRequest { id, path, staging }).await
+        // A dead disk may hang whoever looks at it: the next one joins instead of hanging too.
+        let key = Key::Read(format!("{id} at {}", path.display()));
+        let span = span("NodeGetVolumeStats", &id);
+        let stats = StatsRequest { id, path, staging };
+        let node = self.node.clone();
+        self.operations
+            .run("volume_stats", key, deadline, stats, |stats| async move {
+                node::stats(&node, &stats).await
+            })
+            .instrument(span)
+            .await
     }
 }
 
@@ -257,7 +269,7 @@ impl pb::node_server::Node for NodeService {
         &self,
         request: Request<pb::NodeGetVolumeStatsRequest>,
     ) -> Answer<pb::NodeGetVolumeStatsResponse> {
-        let stats = self.stats(request.into_inner()).await;
+        let stats = self.stats(request).await;
         answer(stats.map(|stats| pb::NodeGetVolumeStatsResponse { usage: usage(stats) }))
     }
 

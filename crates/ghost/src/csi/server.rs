@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -58,6 +58,8 @@ impl Endpoint {
 pub struct Listener {
     listener: Option<UnixListener>,
     path: PathBuf,
+    /// Which file the socket is: at its path there may be another process's by the end.
+    file: Option<(u64, u64)>,
 }
 
 impl Listener {
@@ -106,8 +108,14 @@ impl Listener {
                 let _ = fs::remove_file(&own);
             })
             .map_err(failed)?;
-        Ok(Self { listener: Some(listener), path })
+        let file = identity(&path);
+        Ok(Self { listener: Some(listener), path, file })
     }
+}
+
+/// The device and inode of what is at a path.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// A short name beside the socket that no other process takes.
@@ -118,8 +126,11 @@ fn own_path(path: &Path) -> PathBuf {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Gone already is as well: whoever removed it wanted it gone.
-        let _ = fs::remove_file(&self.path);
+        // Gone already is as well: whoever removed it wanted it gone. Another process's socket, of
+        // an update that overlaps, is left alone.
+        if self.file.is_some() && identity(&self.path) == self.file {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -203,6 +214,14 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Precondition);
         drop(listener);
         assert!(!at("stale").path().exists(), "removed when done");
+
+        // One that is slow to end does not take its successor's socket away.
+        let old = Listener::bind(&at("shared")).await.expect("free");
+        fs::remove_file(at("shared").path()).expect("removed by the successor");
+        let successor = Listener::bind(&at("shared")).await.expect("free");
+        drop(old);
+        assert!(UnixStream::connect(at("shared").path()).await.is_ok());
+        drop(successor);
 
         // (b) a file and (c) a directory stay as they are.
         fs::write(at("file").path(), "keep").expect("written");

@@ -35,7 +35,13 @@ pub struct UnpublishRequest {
 /// # Errors
 /// `Failed` when it is in use, or something else lies there; that is left as it is.
 pub async fn unstage(node: &Node, request: &UnstageRequest) -> Result<()> {
-    release(node, "staging path", &request.staging)
+    let unstaged = async {
+        release(node, "staging path", &request.staging).await?;
+        // The disk may be in use on another node before it comes back: a note of a format that was
+        // begun here says nothing of it then, and must never let that node's data be erased.
+        node.notes.remove(&request.id).await
+    };
+    unstaged
         .await
         .map_err(|error| error.context(format_args!("cannot unstage volume {}", request.id)))
 }

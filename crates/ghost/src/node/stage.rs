@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use ghost_host::{
-    Access, BlockDevice, FilesystemKind, Format, Mount, MountEntry, MountTable, TargetKind,
+    Access, BlockDevice, Content, FilesystemKind, Format, Mount, MountEntry, MountTable, TargetKind,
 };
 
 use super::condition::{Condition, condition, stopped_writing};
@@ -265,7 +265,13 @@ async fn prepare(
             if plan == Plan::EraseAndFormat {
                 node.host.erase(device).await.map_err(domain)?;
             }
-            node.host.format(device, &Format { kind }).await.map_err(domain)?;
+            if let Err(error) = node.host.format(device, &Format { kind }).await.map_err(domain) {
+                // A format that has written nothing leaves nothing that a note is needed for.
+                if matches!(node.host.probe(device).await, Ok(Content::Blank)) {
+                    node.notes.remove(&disk.id).await?;
+                }
+                return Err(error);
+            }
         }
     }
     // Never is something mounted while a note says that it is half-made.
@@ -311,7 +317,9 @@ async fn stage_block(node: &Node, disk: &Disk, staging: &Path) -> Result<()> {
         }
     }
     let table = node.host.mounts().await.map_err(domain)?;
-    not_mounted(&table, &device)
+    not_mounted(&table, &device)?;
+    // From now on the bytes are somebody's, whatever was begun before.
+    node.notes.remove(&disk.id).await
 }
 
 /// Makes sure that nobody has a filesystem of the device mounted: writing to both destroys it.

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use tonic::Code;
-use xtask::volume_life::mounted;
+use xtask::volume_life::{Answer, Controller, Volume, mounted};
 
 use crate::world::{World, attach_request, is_not_final, within};
 
@@ -62,12 +62,50 @@ async fn b02_an_action_that_fails_is_an_error_and_the_next_call_asks_afresh() {
     world.parts.start_parts().unwrap();
     let mut controller = world.controller().await;
     let mut volume = controller.create("pvc-fail", 1, mounted("ext4")).await.unwrap();
-    world.fault("POST", ACTIONS, 1, &json!({"action": "fail"})).await;
-    let status = controller.attach(&mut volume, 101).await.unwrap_err();
-    assert_eq!(status.code(), Code::Internal, "{status}");
-    let (requests, done) = world.requests_during(controller.attach(&mut volume, 101)).await;
-    done.unwrap();
-    assert_eq!(requests.first().unwrap(), &format!("POST {ACTIONS}"));
+    let fail = json!({"action": "fail"});
+    for step in ["attach", "grow", "detach"] {
+        let before = world.cloud().await["volumes"].clone();
+        world.fault("POST", ACTIONS, 1, &fail).await;
+        let status = take(step, &mut controller, &mut volume).await.unwrap_err();
+        assert_eq!(status.code(), Code::Internal, "{step}: {status}");
+        assert_eq!(world.cloud().await["volumes"], before, "{step}: the volume is as it was");
+        let again = take(step, &mut controller, &mut volume);
+        let (requests, done) = world.requests_during(again).await;
+        done.unwrap();
+        assert!(requests.contains(&format!("POST {ACTIONS}")), "{step}: {requests:?}");
+        assert_ne!(world.cloud().await["volumes"], before, "{step}");
+    }
+}
+
+async fn take(step: &str, controller: &mut Controller, volume: &mut Volume) -> Answer<()> {
+    match step {
+        "attach" => controller.attach(volume, 101).await,
+        "grow" => controller.grow(volume, 2).await,
+        _ => controller.detach(volume, 101).await,
+    }
+}
+
+#[tokio::test]
+async fn b02_an_action_that_never_ends_is_never_reported_as_done_nor_doubled() {
+    let mut world = World::empty("0ms", false, "info");
+    world.parts.start_parts().unwrap();
+    let mut controller = world.controller().await;
+    let volume = controller.create("pvc-stuck", 1, mounted("ext4")).await.unwrap();
+    world.fault("POST", ACTIONS, 1, &json!({"action": "stick"})).await;
+    // Also by a process that does not know of the first one's action.
+    for _ in 0..2 {
+        for _ in 0..2 {
+            let request = within(1, attach_request(&volume, "101"));
+            let status = controller.0.controller_publish_volume(request).await.unwrap_err();
+            assert_eq!(status.code(), Code::DeadlineExceeded, "{status}");
+        }
+        world.parts.kill_controller().unwrap();
+        world.parts.start_controller(&[]).unwrap();
+        controller = world.controller().await;
+    }
+    let cloud = world.cloud().await;
+    assert_eq!(cloud["volumes"][0]["droplet_ids"], json!([]));
+    assert_eq!(cloud["actions"].as_array().unwrap().len(), 1, "{cloud}");
 }
 
 #[tokio::test]

@@ -7,10 +7,13 @@
 
 mod calls;
 mod cases;
+mod cloud_cases;
 mod crash;
 mod drops;
 mod life;
+mod node_cases;
 mod process;
 mod requests;
+mod resume;
 mod secrets;
 mod world;

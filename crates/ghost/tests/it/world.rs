@@ -8,7 +8,7 @@ use ghost_csi as pb;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 use xtask::leftover::{loops_below, mounts_below};
-use xtask::playground::{Options, Playground};
+use xtask::playground::{Options, Playground, TOKEN};
 use xtask::volume_life::{Controller, Node, Volume, mounted};
 
 /// What a test runs in.
@@ -87,6 +87,20 @@ impl World {
     pub(crate) async fn fault(&self, method: &str, route: &str, times: u64, effect: &Value) {
         let rule = json!([{"method": method, "route": route, "times": times, "effect": effect}]);
         self.control(reqwest::Method::PUT, "/sim/v1/faults", Some(rule)).await;
+    }
+
+    /// Makes requests of this method and route template go wrong for ever, but not the first ones.
+    pub(crate) async fn fault_after(&self, method: &str, route: &str, spared: u64, effect: &Value) {
+        let rule = json!([{"method": method, "route": route, "after": spared, "effect": effect}]);
+        self.control(reqwest::Method::PUT, "/sim/v1/faults", Some(rule)).await;
+    }
+
+    /// What the API itself answers to a read with the world's first token, lag included.
+    pub(crate) async fn read_from_cloud(&self, path: &str) -> Value {
+        let url = format!("{}{path}", self.parts.url());
+        let answer = self.http.get(url).bearer_auth(TOKEN).send().await.unwrap();
+        let answer = answer.error_for_status().unwrap();
+        serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap()
     }
 
     pub(crate) async fn no_faults(&self) {

@@ -59,9 +59,11 @@ impl<E: Exchange> Cosmos<E> {
     /// Brings the volume to the goal and answers it as it then is; `None` when there is no such
     /// volume.
     ///
-    /// The cloud does one thing at a time for a volume and, on some, for a droplet. A refusal that
-    /// the state does not explain is therefore waited out: first the volume's own running action,
-    /// then a little.
+    /// The cloud does one thing at a time for a volume and, on some, for a droplet. After a refusal
+    /// the state proves something only when nothing is under way on the volume: an attachment that
+    /// an earlier call began would come after a detach that believed it was not there. So a running
+    /// action is waited for first, and read *before* the state. A refusal that neither explains is
+    /// waited out.
     pub(super) async fn reach(&self, id: &VolumeId, goal: Goal) -> Result<Option<wire::Volume>> {
         let give_up = Instant::now() + PATIENCE;
         let mut wait = FIRST_WAIT * 2;
@@ -71,25 +73,23 @@ impl<E: Exchange> Cosmos<E> {
                 Err(error) if error.is_not_found() || error.is_refusal() => error,
                 Err(error) => return Err(error.into()),
             };
+            if let Some(running) = self.running_action(id).await? {
+                self.wait_for_end(id, running.id, give_up).await?;
+                continue;
+            }
             let Some(volume) = self.look(id).await? else { return Ok(None) };
             if goal.is_reached(&volume) {
                 return Ok(Some(volume));
             }
-            let running = self.running_action(id).await?;
-            self.explain(goal, &volume, running.as_ref(), &refusal).await?;
+            self.explain(goal, &volume, &refusal).await?;
             if Instant::now() + wait > give_up {
                 return Err(refusal.meaning(
                     ErrorKind::Unavailable,
                     format!("the cloud does not take an action on volume {id} now"),
                 ));
             }
-            match running {
-                Some(running) => self.wait_for_end(id, running.id, give_up).await?,
-                None => {
-                    tokio::time::sleep(self.client.jitter(wait)).await;
-                    wait = (wait * 3 / 2).min(LONGEST_WAIT);
-                }
-            }
+            tokio::time::sleep(self.client.jitter(wait)).await;
+            wait = (wait * 3 / 2).min(LONGEST_WAIT);
         }
     }
 
@@ -107,7 +107,7 @@ impl<E: Exchange> Cosmos<E> {
     ///
     /// The first look comes at once; the following ones are shared with all who wait, and come less
     /// and less often. When they show nothing, the action itself is read: if it ended in an error,
-    /// so does this.
+    /// so does this. A look that fails for the moment shows nothing, and no more: the action goes on.
     async fn wait_for(
         &self,
         id: &VolumeId,
@@ -117,13 +117,21 @@ impl<E: Exchange> Cosmos<E> {
     ) -> Result<Option<wire::Volume>> {
         let mut wait = FIRST_WAIT;
         for look in 1.. {
-            match self.look(id).await? {
-                None => return Ok(None),
-                Some(volume) if goal.is_reached(&volume) => return Ok(Some(volume)),
-                Some(_) => {}
+            match tokio::time::timeout_at(give_up, self.look(id)).await {
+                Err(_) => break,
+                Ok(Ok(None)) => return Ok(None),
+                Ok(Ok(Some(volume))) if goal.is_reached(&volume) => return Ok(Some(volume)),
+                Ok(Ok(Some(_))) => {}
+                Ok(Err(error)) if error.kind() == ErrorKind::Unavailable => {
+                    tracing::debug!(error = error.chain(), "looking again");
+                }
+                Ok(Err(error)) => return Err(error),
             }
             if look % LOOKS_PER_ACTION == 0 {
-                self.check_action(id, action).await?;
+                match self.check_action(id, action).await {
+                    Err(error) if error.kind() == ErrorKind::Unavailable => {}
+                    checked => checked?,
+                }
             }
             if Instant::now() + wait > give_up {
                 break;
@@ -190,14 +198,9 @@ impl<E: Exchange> Cosmos<E> {
         )))
     }
 
-    /// Fails when the state shows that the goal will not be taken, now or later.
-    async fn explain(
-        &self,
-        goal: Goal,
-        volume: &wire::Volume,
-        running: Option<&wire::Action>,
-        refusal: &ApiError,
-    ) -> Result<()> {
+    /// Fails when the state shows that the goal will not be taken, now or later. Nothing is under
+    /// way on the volume.
+    async fn explain(&self, goal: Goal, volume: &wire::Volume, refusal: &ApiError) -> Result<()> {
         let id = &volume.id;
         match goal {
             Goal::On(droplet) => {
@@ -209,7 +212,6 @@ impl<E: Exchange> Cosmos<E> {
                 self.explain_attach(volume, droplet, refusal).await
             }
             Goal::Off(_) => Ok(()),
-            Goal::Large(_) if running.is_some() => Ok(()),
             Goal::Large(gib) => {
                 Err(Error::precondition(format!("volume {id} cannot grow to {gib} GiB: {refusal}")))
             }
@@ -234,10 +236,11 @@ impl<E: Exchange> Cosmos<E> {
             }
             Err(error) => return Err(error.into()),
         };
-        if now.volume_ids.len() >= self.options.attach_limit {
+        // An attachment of this very volume may show here before it shows on the volume.
+        let others = now.volume_ids.iter().filter(|id| **id != volume.id).count();
+        if others >= self.options.attach_limit {
             return Err(Error::exhausted(format!(
-                "node {droplet} has {} volumes, as many as one node takes ({refusal})",
-                now.volume_ids.len()
+                "node {droplet} has {others} volumes, as many as one node takes ({refusal})"
             )));
         }
         match &now.region {

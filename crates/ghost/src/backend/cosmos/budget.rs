@@ -60,7 +60,7 @@ impl Budget {
             self.close(now + wait.min(LONGEST_WAIT));
         } else if remaining == Some(0) {
             let reset = number(headers, "ratelimit-reset").unwrap_or(0);
-            let wait = u64::try_from(reset - unix_now).unwrap_or(0);
+            let wait = u64::try_from(reset.saturating_sub(unix_now)).unwrap_or(0);
             self.close(now + Duration::from_secs(wait).min(LONGEST_WAIT));
         }
         remaining
@@ -78,7 +78,7 @@ fn retry_after(headers: &HeaderMap, unix_now: i64) -> Option<Duration> {
         return Some(Duration::from_secs(seconds));
     }
     let date = jiff::fmt::rfc2822::parse(text).ok()?.timestamp().as_second();
-    Some(Duration::from_secs(u64::try_from(date - unix_now).unwrap_or(0)))
+    Some(Duration::from_secs(u64::try_from(date.saturating_sub(unix_now)).unwrap_or(0)))
 }
 
 fn number(headers: &HeaderMap, name: &str) -> Option<i64> {

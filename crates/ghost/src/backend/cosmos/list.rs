@@ -93,6 +93,9 @@ async fn walk<E: Exchange>(
     let (began, first) = page(client, 1).await?;
     let total = first.meta.total;
     let pages = total.div_ceil(PAGE).max(1);
+    if u64::try_from(first.volumes.len()) != Ok(total.min(PAGE)) {
+        return Ok(Walk::Shifted);
+    }
     if pages == 1 {
         return Ok(Walk::Sound(first.volumes));
     }
@@ -109,15 +112,18 @@ async fn walk<E: Exchange>(
     if ids.len() != volumes.len() {
         return Ok(Walk::Shifted);
     }
-    let doubtful = began.is_some_and(|began| {
-        volumes.iter().any(|volume| made_since(volume, began) && !own.contains(&volume.id))
-    });
+    let doubtful =
+        volumes.iter().any(|volume| may_be_new(volume, began) && !own.contains(&volume.id));
     Ok(if doubtful { Walk::Doubtful(volumes) } else { Walk::Sound(volumes) })
 }
 
-fn made_since(volume: &wire::Volume, began: Timestamp) -> bool {
+/// Whether the volume may have been made since then; when either time is not told, it may.
+fn may_be_new(volume: &wire::Volume, began: Option<Timestamp>) -> bool {
     let made = volume.created_at.as_deref().and_then(|text| text.parse::<Timestamp>().ok());
-    made.is_some_and(|made| made.as_second() >= began.as_second())
+    match (made, began) {
+        (Some(made), Some(began)) => made.as_second() >= began.as_second(),
+        _ => true,
+    }
 }
 
 /// One page, and the cloud's own time when it answered.

@@ -82,13 +82,8 @@ async fn serve<E: Exchange>(
                 pages.0 = u64::try_from(volumes.len()).map_or(1, |n| n.div_ceil(PAGE).max(1));
                 listed = volumes.into_iter().map(|volume| (volume.id.clone(), volume)).collect();
             }
-            Err(error) => {
-                for (_, sender) in asked {
-                    // Nobody waits any more: the asker was cut off.
-                    let _ = sender.send(Err(error.clone()));
-                }
-                return;
-            }
+            // Restless or too slow to be read whole: each volume is then read by itself.
+            Err(error) => tracing::debug!(error = error.chain(), "no list"),
         }
     }
     let mut known: BTreeMap<VolumeId, Seen> = BTreeMap::new();

@@ -1,0 +1,75 @@
+//! What an earlier call has begun at the cloud, and nobody remembers, still counts.
+
+use serde_json::json;
+use tonic::Code;
+use xtask::volume_life::mounted;
+
+use crate::world::World;
+
+#[tokio::test]
+async fn a_detach_waits_for_the_attachment_that_a_dead_controller_began() {
+    let mut world = World::empty("2s", false, "info");
+    world.parts.start_parts().unwrap();
+    let mut controller = world.controller().await;
+    let volume = controller.create("pvc-late", 1, mounted("ext4")).await.unwrap();
+    let (mut attaching, mut attached) = (controller.clone(), volume.clone());
+    let begun = async {
+        while !world.cloud().await.to_string().contains("\"in-progress\"") {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        done = attaching.attach(&mut attached, 101) => panic!("it was over too soon: {done:?}"),
+        () = begun => {}
+    }
+    world.parts.kill_controller().unwrap();
+    world.parts.start_controller(&[]).unwrap();
+    let mut controller = world.controller().await;
+    controller.detach(&volume, 101).await.unwrap();
+    // It has left for good: a volume that is attached, or about to be, cannot be deleted.
+    controller.delete(&volume).await.unwrap();
+    assert_eq!(world.volumes().await, 0);
+}
+
+#[tokio::test]
+async fn a_creation_is_not_given_up_while_an_earlier_one_may_not_show_yet() {
+    let mut world = World::empty("0ms", false, "info");
+    world.parts.start_simulator(&["--read-lag", "2s"]).unwrap();
+    world.parts.start_controller(&[]).unwrap();
+    let mut controller = world.controller().await;
+    world.fault("POST", "/v2/volumes", 1, &json!({"drop": "after"})).await;
+    let status = controller.create("pvc-lag", 1, mounted("ext4")).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable, "{status}");
+    world.fault("POST", "/v2/volumes", 1, &json!({"status": 403})).await;
+    let status = controller.create("pvc-lag", 1, mounted("ext4")).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable, "{status}");
+    let found = async {
+        loop {
+            if let Ok(volume) = controller.create("pvc-lag", 1, mounted("ext4")).await {
+                return volume;
+            }
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(20), found).await.unwrap();
+    assert_eq!(world.volumes().await, 1);
+}
+
+#[tokio::test]
+async fn a_creation_that_the_cloud_refuses_is_looked_for_before_that_is_final() {
+    let mut world = World::empty("0ms", false, "info");
+    world.parts.start_simulator(&["--volume-limit", "1"]).unwrap();
+    world.parts.start_controller(&[]).unwrap();
+    let mut controller = world.controller().await;
+    let volume = controller.create("pvc-only", 1, mounted("ext4")).await.unwrap();
+    // The account is full, and of the new name there is nothing for certain.
+    let status = controller.create("pvc-more", 1, mounted("ext4")).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+    // A look-up that is refused says nothing of what there is.
+    for status in [400, 403, 404, 409, 422] {
+        world.fault("GET", "/v2/volumes", 1, &json!({"status": status})).await;
+        let answer = controller.create("pvc-only", 1, mounted("ext4")).await.unwrap_err();
+        assert_eq!(answer.code(), Code::Unavailable, "{status}: {answer}");
+    }
+    world.no_faults().await;
+    controller.delete(&volume).await.unwrap();
+}
