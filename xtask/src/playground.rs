@@ -133,7 +133,7 @@ impl Playground {
         Ok(())
     }
 
-    /// Starts the controller. What is said last of an option counts, so `more` comes last.
+    /// Starts the controller with `more` options, which may not repeat those that it gets anyway.
     ///
     /// # Errors
     /// When it does not start; it says why.

@@ -92,8 +92,10 @@ impl Metadata {
         }
         let text = String::from_utf8_lossy(&body);
         let word = text.trim();
-        if word.is_empty() || word.contains(char::is_whitespace) {
-            return Err(Error::unavailable(format!("{url} answers {word:?}, which is no word")));
+        // Something else may answer in its place while a machine boots, such as a page of a proxy.
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if word.is_empty() || !word.chars().all(is_plain) {
+            return Err(Error::unavailable(format!("{url} answers {word:?}, which is no id")));
         }
         Ok(word.to_owned())
     }

@@ -14,14 +14,21 @@ const SIGKILL: i32 = 9;
 /// The marks that the controller passes; all others are the node's.
 const CONTROLLER: [&str; 5] = ["create", "delete", "attach", "detach", "grow_volume"];
 
+/// How far a life has come.
+#[derive(Default)]
+struct Progress {
+    volume: Option<Volume>,
+    has_data: bool,
+}
+
 /// Every step of a life, each so that it can be asked for again. Growth is on xfs, which this
 /// machine can grow while it is mounted.
-async fn life(world: &World, volume: &mut Option<Volume>, mark: &str) -> Answer<()> {
+async fn life(world: &World, progress: &mut Progress, mark: &str) -> Answer<()> {
     let mut controller = world.controller().await;
     let mut node = world.node(101).await;
     let (staging, target) = (world.path("staging"), world.path("target"));
     let created = controller.create("pvc-crash", 1, mounted("xfs")).await?;
-    let volume = volume.insert(created);
+    let volume = progress.volume.insert(created);
     controller.attach(volume, 101).await?;
     if mark == "erase" {
         spoil(world, volume);
@@ -29,6 +36,7 @@ async fn life(world: &World, volume: &mut Option<Volume>, mark: &str) -> Answer<
     node.stage(volume, &staging).await?;
     node.publish(volume, &staging, &target).await?;
     fs::write(target.join("data"), b"kept").unwrap();
+    progress.has_data = true;
     controller.grow(volume, 2).await?;
     node.grow(volume, &target, 2).await?;
     node.unpublish(volume, &target).await?;
@@ -61,13 +69,13 @@ async fn dies_and_converges(mark: &str, when: &str) {
     let on_controller = CONTROLLER.contains(&mark);
     let (controller_args, node_args) =
         if on_controller { (vec![&*kill_at], vec![]) } else { (vec![], vec![&*kill_at]) };
-    let mut volume = None;
+    let mut progress = Progress::default();
     if mark == "erase" {
         // A node that is killed in the middle of a format leaves the note that erasing needs.
         world.parts.start_controller(&[]).unwrap();
         world.parts.start_node(101, &["--kill-at=format:before"]).unwrap();
         world.parts.start_node(102, &[]).unwrap();
-        life(&world, &mut volume, "format").await.expect_err("it is killed");
+        life(&world, &mut progress, "format").await.expect_err("it is killed");
         assert_eq!(world.parts.node_death(101).unwrap(), Some(SIGKILL));
         world.parts.start_node(101, &node_args).unwrap();
     } else {
@@ -76,7 +84,7 @@ async fn dies_and_converges(mark: &str, when: &str) {
         world.parts.start_node(102, &[]).unwrap();
     }
 
-    let cut = life(&world, &mut volume, mark).await;
+    let cut = life(&world, &mut progress, mark).await;
     cut.expect_err(&format!("{mark}:{when} was never reached"));
     let death = if on_controller {
         let death = world.parts.controller_death().unwrap();
@@ -90,7 +98,7 @@ async fn dies_and_converges(mark: &str, when: &str) {
     assert_eq!(death, Some(SIGKILL), "{mark}:{when}");
 
     // The caller asks for the same again, and then goes on.
-    retry(&world, &mut volume).await;
+    retry(&world, &mut progress).await;
     assert!(world.layers("staging") <= 1 && world.layers("target") <= 1);
     world.assert_clean().await;
     let notes = fs::read_dir(world.path("notes-101")).unwrap().count();
@@ -99,8 +107,8 @@ async fn dies_and_converges(mark: &str, when: &str) {
 
 /// Takes away what the life has left by the very calls that Kubernetes would make, then lives it
 /// once more.
-async fn retry(world: &World, volume: &mut Option<Volume>) {
-    if let Some(cut) = volume.clone() {
+async fn retry(world: &World, progress: &mut Progress) {
+    if let Some(cut) = progress.volume.clone() {
         let mut controller = world.controller().await;
         let mut node = world.node(101).await;
         let (staging, target) = (world.path("staging"), world.path("target"));
@@ -110,6 +118,9 @@ async fn retry(world: &World, volume: &mut Option<Volume>) {
             node.stage(&cut, &staging).await.unwrap();
             node.publish(&cut, &staging, &target).await.unwrap();
             assert_eq!((world.layers("staging"), world.layers("target")), (1, 1));
+            if progress.has_data {
+                assert_eq!(fs::read(target.join("data")).unwrap(), b"kept");
+            }
             controller.grow(&cut, 2).await.unwrap();
             node.grow(&cut, &target, 2).await.unwrap();
             assert_eq!(world.volumes().await, 1, "the volume is not doubled");
@@ -128,7 +139,7 @@ async fn retry(world: &World, volume: &mut Option<Volume>) {
         controller.delete(&found).await.unwrap();
     }
     world.assert_clean().await;
-    life(world, volume, "none").await.unwrap();
+    life(world, progress, "none").await.unwrap();
 }
 
 #[tokio::test]

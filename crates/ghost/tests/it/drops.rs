@@ -1,9 +1,10 @@
 //! The cloud breaks off, before or after it acted: the answer is never final, and asking again
 //! ends with one volume, attached where it should be.
 
+use ghost_csi as pb;
 use serde_json::{Value, json};
 use tonic::Code;
-use xtask::volume_life::{Answer, Controller, Volume, mounted};
+use xtask::volume_life::{Answer, Controller, GIB, Volume, mounted};
 
 use crate::world::{World, attach_request, is_not_final, within};
 
@@ -54,6 +55,66 @@ async fn b49_b54_whatever_the_cloud_does_once_the_next_call_settles_it() {
         assert_eq!(world.volumes().await, 0, "delete, {effect}");
         world.no_faults().await;
     }
+}
+
+#[tokio::test]
+async fn b54_while_the_cloud_answers_nothing_of_use_no_answer_is_final() {
+    let mut world = World::empty("0ms", false, "info");
+    world.parts.start_parts().unwrap();
+    let mut controller = world.controller().await;
+    let mut volume = controller.create("pvc-kept", 1, mounted("ext4")).await.unwrap();
+    controller.attach(&mut volume, 101).await.unwrap();
+    let before = world.cloud().await["volumes"].clone();
+    let range = |gib: i64| Some(pb::CapacityRange { required_bytes: gib * GIB, limit_bytes: 0 });
+    let acted_on = [json!({"drop": "after"}), json!({"body": "garbage"})];
+    let effects = faults().into_iter().chain([json!({"status": 429, "retry_after_s": 99_999})]);
+    for effect in effects.filter(|effect| !acted_on.contains(effect)) {
+        world.fault_after("*", "*", 0, &effect).await;
+        let create = pb::CreateVolumeRequest {
+            name: "pvc-new".to_owned(),
+            capacity_range: range(1),
+            volume_capabilities: vec![mounted("ext4")],
+            ..Default::default()
+        };
+        let delete = pb::DeleteVolumeRequest { volume_id: volume.id.clone(), ..Default::default() };
+        let detach = pb::ControllerUnpublishVolumeRequest {
+            volume_id: volume.id.clone(),
+            node_id: "101".to_owned(),
+            ..Default::default()
+        };
+        let grow = pb::ControllerExpandVolumeRequest {
+            volume_id: volume.id.clone(),
+            capacity_range: range(2),
+            ..Default::default()
+        };
+        let get = pb::ControllerGetVolumeRequest { volume_id: volume.id.clone() };
+        let list = pb::ListVolumesRequest::default();
+        let cloud = &mut controller.0;
+        let answers = [
+            ("create", cloud.create_volume(within(1, create)).await.map(drop)),
+            ("delete", cloud.delete_volume(within(1, delete)).await.map(drop)),
+            ("detach", cloud.controller_unpublish_volume(within(1, detach)).await.map(drop)),
+            ("grow", cloud.controller_expand_volume(within(1, grow)).await.map(drop)),
+            ("get", cloud.controller_get_volume(within(1, get)).await.map(drop)),
+            ("list", cloud.list_volumes(within(1, list)).await.map(drop)),
+        ];
+        for (call, answer) in answers {
+            // Of a read the transport itself may say first that its time is over.
+            let is_read = matches!(call, "get" | "list");
+            let is_over = answer.as_ref().is_err_and(|status| status.code() == Code::Cancelled);
+            let is_open = is_not_final(&answer) || (is_read && is_over);
+            assert!(answer.is_err() && is_open, "{call}, {effect}: {answer:?}");
+        }
+        assert_eq!(world.cloud().await["volumes"], before, "{effect}");
+    }
+    // Whatever still waits ends before the cloud is well again.
+    world.parts.kill_controller().unwrap();
+    world.no_faults().await;
+    world.parts.start_controller(&[]).unwrap();
+    let mut controller = world.controller().await;
+    controller.detach(&volume, 101).await.unwrap();
+    controller.delete(&volume).await.unwrap();
+    assert_eq!(world.volumes().await, 0);
 }
 
 #[tokio::test]

@@ -1,18 +1,21 @@
 //! Failures that users of such drivers really hit on a node, each named after its id.
 
+use std::collections::VecDeque;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use axum::http::StatusCode;
 use ghost_csi as pb;
 use rustix::mount::mount_bind;
 use tonic::Code;
 use xtask::command::program;
-use xtask::playground::connect;
+use xtask::playground::{connect, probe};
 use xtask::volume_life::{Answer, GIB, Node, Volume, block, mounted};
 
 use crate::world::{World, is_root, within};
@@ -29,22 +32,35 @@ fn publish_request(world: &World, volume: &Volume) -> pb::NodePublishVolumeReque
     }
 }
 
-/// A node half whose tools are the ones of one folder and no others; it ends with the test.
-struct NodeWithTools {
+/// A node half that is set up otherwise than those of the world; it ends with the test.
+struct OtherNode {
     process: Child,
     socket: PathBuf,
 }
 
-impl NodeWithTools {
-    fn start(world: &World, tools: &Path) -> Self {
-        let socket = world.path("tools.sock");
-        let log = fs::File::create(world.path("tools.log")).unwrap();
-        let process = program(env!("CARGO_BIN_EXE_ghost"))
-            .env("PATH", tools)
-            .args(["node", "--node-id=101", "--region=ams1", "--log=debug"])
+impl OtherNode {
+    /// With the tools of one folder and no others.
+    fn with_tools(world: &World, tools: &Path) -> Self {
+        let mut command = program(env!("CARGO_BIN_EXE_ghost"));
+        command.env("PATH", tools).args(["node", "--node-id=101", "--region=ams1"]);
+        Self::start(world, command)
+    }
+
+    /// With a metadata service of its own, which alone knows who it is.
+    fn with_metadata(world: &World, url: &str) -> Self {
+        let mut command = program(env!("CARGO_BIN_EXE_ghost"));
+        command.args(["node", "--metadata-url", url]);
+        Self::start(world, command)
+    }
+
+    fn start(world: &World, mut command: Command) -> Self {
+        let socket = world.path("other.sock");
+        let log = fs::File::create(world.path("other.log")).unwrap();
+        let process = command
+            .arg("--log=debug")
             .arg(format!("--endpoint=unix://{}", socket.display()))
             .arg(format!("--dev-root={}", world.parts.dev_root(101).display()))
-            .arg(format!("--format-notes-dir={}", world.path("tools-notes").display()))
+            .arg(format!("--format-notes-dir={}", world.path("other-notes").display()))
             .stderr(Stdio::from(log))
             .spawn()
             .unwrap();
@@ -62,7 +78,7 @@ impl NodeWithTools {
     }
 }
 
-impl Drop for NodeWithTools {
+impl Drop for OtherNode {
     fn drop(&mut self) {
         let ended = self.process.kill().and_then(|()| self.process.wait());
         if let Err(error) = ended {
@@ -93,8 +109,8 @@ async fn b11_a_probe_that_fails_or_sees_nothing_never_leads_to_a_format() {
     for name in ["mkfs.ext4", "mke2fs"] {
         tool(&tools, name, &format!(": > {}; exit 1", ran.display()));
     }
-    let with_tools = NodeWithTools::start(&world, &tools);
-    let mut node = with_tools.client().await;
+    let other = OtherNode::with_tools(&world, &tools);
+    let mut node = other.client().await;
 
     // The disk is blank, and nobody says so: no blkid, one that is killed, one that fails.
     let status = node.stage(&volume, &staging).await.unwrap_err();
@@ -262,6 +278,59 @@ async fn b57_a_node_that_is_killed_leaves_its_mounts_and_its_successor_takes_the
     assert_eq!(fs::read(target.join("data")).unwrap(), b"before meanwhile after");
     world.take_away(&volume).await;
     world.assert_clean().await;
+}
+
+#[tokio::test]
+async fn b58_whatever_the_metadata_service_says_first_the_node_is_never_somebody_else() {
+    let world = World::empty("0ms", false, "info");
+    fs::create_dir_all(world.parts.dev_root(101)).unwrap();
+    // Bound but not listening: whoever connects is refused.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let url = format!("http://{}", socket.local_addr().unwrap());
+    let other = OtherNode::with_metadata(&world, &url);
+    let mut node = other.client().await;
+    let refused = async {
+        while !fs::read_to_string(world.path("other.log")).unwrap().contains("is asked again") {
+            tokio::task::yield_now().await;
+        }
+    };
+    let limit = Duration::from_secs(20);
+    tokio::time::timeout(limit, refused).await.unwrap();
+    let status = node.0.node_get_info(pb::NodeGetInfoRequest {}).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable, "{status}");
+    assert!(!probe(&other.socket).await.unwrap(), "it is not ready");
+
+    let answers =
+        [(500, "102"), (200, ""), (200, "two words"), (200, "<html></html>"), (200, "101\n")];
+    let answers = Arc::new(Mutex::new(VecDeque::from(answers)));
+    let script = answers.clone();
+    let router = axum::Router::new()
+        .route("/metadata/v1/region", axum::routing::get(async || "ams1\n"))
+        .route(
+            "/metadata/v1/id",
+            axum::routing::get(async move || {
+                let (status, text) = script.lock().unwrap().pop_front().unwrap();
+                (StatusCode::from_u16(status).unwrap(), text)
+            }),
+        );
+    let listener = socket.listen(16).unwrap();
+    #[expect(clippy::disallowed_methods, reason = "the service ends with the test")]
+    let server = tokio::spawn(async move { axum::serve(listener, router).await });
+    let known = async {
+        loop {
+            match node.0.node_get_info(pb::NodeGetInfoRequest {}).await {
+                Ok(known) => return known.into_inner(),
+                Err(status) => assert_eq!(status.code(), Code::Unavailable, "{status}"),
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let known = tokio::time::timeout(limit, known).await.unwrap();
+    assert_eq!(known.node_id, "101");
+    assert!(answers.lock().unwrap().is_empty(), "it was known too early");
+    assert!(probe(&other.socket).await.unwrap());
+    server.abort();
 }
 
 /// Starts a controller at a socket path where it must not start, and answers what it says.
