@@ -79,7 +79,7 @@ fn without_tests(text: &str) -> &str {
 fn is_test(name: &Path) -> bool {
     let mut parts = name.components().map(|part| part.as_os_str().to_string_lossy().into_owned());
     parts.any(|part| part == "tests")
-        || matches!(name.file_stem().and_then(|s| s.to_str()), Some("cases" | "convergence"))
+        || matches!(name.file_stem().and_then(|s| s.to_str()), Some("convergence"))
 }
 
 fn length(name: &Path, text: &str) -> Option<String> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::error::Result;
-use crate::volume::{Bytes, NodeId, Region, SizeRule, Volume, VolumeId, VolumeName, VolumeSpec};
+use crate::volume::{Bytes, NodeId, SizeRule, Volume, VolumeId, VolumeName, VolumeSpec};
 
 pub mod cosmos;
 
@@ -22,7 +22,7 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// `Conflict` when two volumes have it: there is no right choice between them. `Unavailable` for
     /// every failed look-up, since that says nothing of what there is.
-    async fn find(&self, name: &VolumeName, region: Option<&Region>) -> Result<Option<Volume>>;
+    async fn find(&self, name: &VolumeName) -> Result<Option<Volume>>;
 
     /// The volume of this id. Only the storage's own word means that there is none.
     async fn get(&self, id: &VolumeId) -> Result<Option<Volume>>;

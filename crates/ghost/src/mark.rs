@@ -18,7 +18,7 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use crate::backend::{Attach, Backend, Grow, SharedBackend};
 use crate::error::{Error, Result};
-use crate::volume::{Bytes, NodeId, Region, SizeRule, Volume, VolumeId, VolumeName, VolumeSpec};
+use crate::volume::{Bytes, NodeId, SizeRule, Volume, VolumeId, VolumeName, VolumeSpec};
 
 /// The methods that change the world; each has a mark `NAME:before` and a mark `NAME:after`.
 pub const NAMES: [&str; 14] = [
@@ -91,8 +91,8 @@ impl<T> Marked<T> {
 
 #[async_trait]
 impl Backend for Marked<SharedBackend> {
-    async fn find(&self, name: &VolumeName, region: Option<&Region>) -> Result<Option<Volume>> {
-        self.inner.find(name, region).await
+    async fn find(&self, name: &VolumeName) -> Result<Option<Volume>> {
+        self.inner.find(name).await
     }
 
     async fn get(&self, id: &VolumeId) -> Result<Option<Volume>> {

@@ -121,10 +121,9 @@ impl<E: Exchange> Cosmos<E> {
 
 #[async_trait]
 impl<E: Exchange> Backend for Cosmos<E> {
-    async fn find(&self, name: &VolumeName, region: Option<&Region>) -> Result<Option<Volume>> {
+    async fn find(&self, name: &VolumeName) -> Result<Option<Volume>> {
         let cloud_name = name::cloud_name(self.options.cluster_id.as_ref(), name);
-        let region = region.map(|region| format!("&region={region}")).unwrap_or_default();
-        let path = format!("/v2/volumes?name={}{region}&per_page=200", encoded(&cloud_name));
+        let path = format!("/v2/volumes?name={}&per_page=200", encoded(&cloud_name));
         let call = Call::get("/v2/volumes", path);
         // Whatever the answer is, a look-up that failed says nothing of what there is.
         let body: wire::VolumesBody = self.client.json(call).await.map_err(|error| {

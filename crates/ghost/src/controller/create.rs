@@ -31,7 +31,7 @@ pub async fn create(controller: &Controller, request: CreateRequest) -> Result<V
     // Asked before anything else, so that a request that cannot be met makes no call at all.
     let spec = plan_new(controller, &request, backend.sizes())?;
 
-    if let Some(volume) = decide(&request, backend.find(&request.name, None).await?)? {
+    if let Some(volume) = decide(&request, backend.find(&request.name).await?)? {
         return Ok(volume);
     }
     let error = match backend.create(&spec).await {
@@ -41,7 +41,7 @@ pub async fn create(controller: &Controller, request: CreateRequest) -> Result<V
     };
     // Somebody was quicker, or an earlier try of ours was and did not show yet: before anything
     // final is said, what is there decides.
-    match decide(&request, backend.find(&request.name, None).await?)? {
+    match decide(&request, backend.find(&request.name).await?)? {
         Some(volume) => Ok(volume),
         None => Err(match error.kind() {
             ErrorKind::Conflict => error

@@ -64,9 +64,7 @@ async fn a_controller_that_is_told_to_stop_finishes_what_it_does() {
     let mut other = controller.clone();
     let told = async {
         // Only after the attachment has been asked for.
-        while !world.cloud().await.to_string().contains("\"in-progress\"") {
-            tokio::task::yield_now().await;
-        }
+        world.action_begun().await;
         kill_process(pid, Signal::TERM).unwrap();
         while !fs::read_to_string(&log).unwrap().contains("told to stop") {
             tokio::task::yield_now().await;

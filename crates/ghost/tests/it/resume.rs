@@ -13,14 +13,9 @@ async fn a_detach_waits_for_the_attachment_that_a_dead_controller_began() {
     let mut controller = world.controller().await;
     let volume = controller.create("pvc-late", 1, mounted("ext4")).await.unwrap();
     let (mut attaching, mut attached) = (controller.clone(), volume.clone());
-    let begun = async {
-        while !world.cloud().await.to_string().contains("\"in-progress\"") {
-            tokio::task::yield_now().await;
-        }
-    };
     tokio::select! {
         done = attaching.attach(&mut attached, 101) => panic!("it was over too soon: {done:?}"),
-        () = begun => {}
+        () = world.action_begun() => {}
     }
     world.parts.kill_controller().unwrap();
     world.parts.start_controller(&[]).unwrap();

@@ -77,6 +77,13 @@ impl World {
         self.control(reqwest::Method::GET, "/sim/v1/state", None).await
     }
 
+    /// Waits until the cloud has an action under way.
+    pub(crate) async fn action_begun(&self) {
+        while !self.cloud().await.to_string().contains("\"in-progress\"") {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// How many volumes there are at the cloud.
     pub(crate) async fn volumes(&self) -> usize {
         let mut controller = self.controller().await;
