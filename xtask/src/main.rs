@@ -6,6 +6,7 @@
     reason = "these commands report to the person who typed them"
 )]
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -38,7 +39,11 @@ enum Command {
     /// Runs csi-sanity for mount and for block volumes
     Sanity,
     /// Measures a static release build, each figure beside its floor
-    Bench,
+    Bench {
+        /// Measure with the programs of this folder, beside this very program
+        #[arg(long, hide = true)]
+        measure: Option<PathBuf>,
+    },
     /// Checks the house rules that no compiler knows
     Tidy,
     /// Runs what CI runs
@@ -51,7 +56,8 @@ fn main() -> ExitCode {
         Command::Demo => demo::run(),
         Command::Test => test::run(),
         Command::Sanity => sanity::run(),
-        Command::Bench => bench::run(),
+        Command::Bench { measure: None } => bench::run(),
+        Command::Bench { measure: Some(programs) } => bench::measure(&programs),
         Command::Tidy => tidy::run(),
         Command::Ci => ci::run(),
     });

@@ -290,9 +290,7 @@ impl Api {
             }
         };
         let (content_type, body) = match answer.body {
-            Body::Json(value) => {
-                (Some("application/json; charset=utf-8"), Bytes::from(value.to_string()))
-            }
+            Body::Json(text) => (Some("application/json; charset=utf-8"), text),
             Body::Text(text) => (Some("text/plain; charset=utf-8"), Bytes::from(text)),
             Body::Empty => (None, Bytes::new()),
         };

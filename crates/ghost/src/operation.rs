@@ -255,3 +255,41 @@ impl<T> Drop for Done<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nobody;
+
+    impl Observer for Nobody {
+        fn started(&self, _: &'static str) {}
+        fn ended(&self, _: &'static str, _: &'static str, _: Duration) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_drain_waits_for_what_runs_and_admits_nothing_more() {
+        let operations = Operations::new(Arc::new(Nobody));
+        let (go, gone) = tokio::sync::oneshot::channel::<()>();
+        let key = |id: &str| Key::Id(id.to_owned());
+        let running = operations.run("attach", key("v-1"), None, (), |()| async {
+            gone.await.expect("told to go on");
+            Ok(1)
+        });
+        let drain = async {
+            // The operation has begun: it is polled first.
+            assert!(!operations.drain(Duration::from_secs(1)).await, "it is still running");
+            let refused = operations.run("attach", key("v-2"), None, (), |()| async { Ok(2) });
+            let error = refused.await.expect_err("no more are admitted");
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{}", error.chain());
+            // Whoever asks for the one that is running still learns how it ends.
+            let deadline = Some(Instant::now());
+            let joined = operations.run("attach", key("v-1"), deadline, (), |()| async { Ok(3) });
+            assert_eq!(joined.await.expect_err("not yet").kind(), ErrorKind::Timeout);
+            go.send(()).expect("it waits");
+            assert!(operations.drain(Duration::from_secs(1)).await, "it has ended");
+        };
+        let (ended, ()) = tokio::join!(biased; running, drain);
+        assert_eq!(ended.expect("it ended"), 1);
+    }
+}

@@ -43,8 +43,8 @@ impl Api {
     pub(super) fn list_volume_actions(&self, call: &Call<'_>) -> Result<Answer> {
         let page = Page::parse(call.uri())?;
         let id = &self.cloud.volume(call.variable(0))?.id;
-        let actions = self.cloud.actions_of(id).map(wire::action).collect();
-        Ok(Answer::ok(page.of("actions", actions, &self.base(call), call.uri())))
+        let actions = self.cloud.actions_of(id).collect();
+        Ok(Answer::ok(page.of("actions", actions, wire::action, &self.base(call), call.uri())))
     }
 
     pub(super) fn get_volume_action(&self, call: &Call<'_>) -> Result<Answer> {

@@ -4,8 +4,8 @@ use hyper::body::Bytes;
 use hyper::header::HOST;
 use hyper::{Request, StatusCode, Uri};
 use jiff::Timestamp;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use super::problem::Problem;
 use super::{Api, Result};
@@ -19,7 +19,8 @@ pub(super) struct Answer {
 
 /// What an answer carries.
 pub(super) enum Body {
-    Json(Value),
+    /// JSON as text.
+    Json(Bytes),
     Text(String),
     Empty,
 }
@@ -35,11 +36,12 @@ pub(super) struct Call<'request> {
 }
 
 impl Answer {
-    pub(super) fn json(status: StatusCode, body: Value) -> Self {
-        Self { status, body: Body::Json(body) }
+    pub(super) fn json(status: StatusCode, body: impl Serialize) -> Self {
+        let text = serde_json::to_vec(&body).expect("keys are text and numbers are finite");
+        Self { status, body: Body::Json(text.into()) }
     }
 
-    pub(super) fn ok(body: Value) -> Self {
+    pub(super) fn ok(body: impl Serialize) -> Self {
         Self::json(StatusCode::OK, body)
     }
 

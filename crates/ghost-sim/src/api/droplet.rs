@@ -18,11 +18,11 @@ impl Api {
         let droplets = self
             .cloud
             .droplets()
-            .iter()
+            .into_iter()
             .filter(|droplet| !none && name.as_ref().is_none_or(|name| *name == droplet.name))
-            .map(|droplet| self.droplet_as_read(droplet, call))
             .collect();
-        Ok(Answer::ok(page.of("droplets", droplets, &self.base(call), call.uri())))
+        let shown = |droplet: Droplet| self.droplet_as_read(&droplet, call);
+        Ok(Answer::ok(page.of("droplets", droplets, shown, &self.base(call), call.uri())))
     }
 
     pub(super) fn get_droplet(&self, call: &Call<'_>) -> Result<Answer> {
@@ -50,8 +50,8 @@ impl Api {
 
     pub(super) fn list_regions(&self, call: &Call<'_>) -> Result<Answer> {
         let page = Page::parse(call.uri())?;
-        let regions = self.cloud.regions().into_iter().map(wire::region).collect();
-        Ok(Answer::ok(page.of("regions", regions, &self.base(call), call.uri())))
+        let regions = self.cloud.regions();
+        Ok(Answer::ok(page.of("regions", regions, wire::region, &self.base(call), call.uri())))
     }
 
     pub(super) fn metadata(&self, call: &Call<'_>) -> Result<Answer> {

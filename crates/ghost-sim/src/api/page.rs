@@ -1,6 +1,7 @@
 //! Lists in pages: which part is shown, and the links to the others.
 
 use hyper::Uri;
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::{Map, Value, json};
 use url::form_urlencoded;
 
@@ -15,6 +16,26 @@ const LARGEST_PER_PAGE: u64 = 200;
 pub(super) struct Page {
     number: u64,
     size: u64,
+}
+
+/// A page as it is written. The entries are never held as JSON values of their own, since a page of
+/// volumes is what is asked for most and is the largest answer.
+#[derive(Debug)]
+pub(super) struct Listed<S> {
+    key: &'static str,
+    items: Vec<S>,
+    links: Value,
+    meta: Value,
+}
+
+impl<S: Serialize> Serialize for Listed<S> {
+    fn serialize<To: Serializer>(&self, to: To) -> Result<To::Ok, To::Error> {
+        let mut map = to.serialize_map(Some(3))?;
+        map.serialize_entry(self.key, &self.items)?;
+        map.serialize_entry("links", &self.links)?;
+        map.serialize_entry("meta", &self.meta)?;
+        map.end()
+    }
 }
 
 /// The value of one key of a query, decoded.
@@ -38,25 +59,21 @@ impl Page {
         })
     }
 
-    /// One page of the list under this key, with its links and the total.
-    pub(super) fn of(self, key: &str, all: Vec<Value>, base: &str, uri: &Uri) -> Value {
-        self.of_shown(key, all, |value| value, base, uri)
-    }
-
-    /// The same of things that are shown only when they are on the page.
-    pub(super) fn of_shown<T>(
+    /// One page of the list under this key, with its links and the total. Only what is on the page
+    /// is shown.
+    pub(super) fn of<T, S>(
         self,
-        key: &str,
+        key: &'static str,
         all: Vec<T>,
-        shown: impl Fn(T) -> Value,
+        shown: impl Fn(T) -> S,
         base: &str,
         uri: &Uri,
-    ) -> Value {
+    ) -> Listed<S> {
         let total = all.len() as u64;
         let last = total.div_ceil(self.size).max(1);
         let skipped = usize::try_from((self.number - 1).saturating_mul(self.size));
         let size = usize::try_from(self.size).unwrap_or(usize::MAX);
-        let items: Vec<Value> =
+        let items =
             all.into_iter().skip(skipped.unwrap_or(usize::MAX)).take(size).map(shown).collect();
         let mut pages = Map::new();
         let mut link = |name: &str, number| {
@@ -71,7 +88,7 @@ impl Page {
             link("last", last);
         }
         let links = if pages.is_empty() { json!({}) } else { json!({ "pages": pages }) };
-        json!({ key: items, "links": links, "meta": { "total": total } })
+        Listed { key, items, links, meta: json!({ "total": total }) }
     }
 
     fn link(self, number: u64, base: &str, uri: &Uri) -> String {
@@ -93,8 +110,9 @@ mod tests {
 
     fn page(uri: &'static str, total: u64) -> Value {
         let uri = Uri::from_static(uri);
-        let all = (0..total).map(Value::from).collect();
-        Page::parse(&uri).expect("a page").of("things", all, "http://host", &uri)
+        let all = (0..total).collect();
+        let page = Page::parse(&uri).expect("a page");
+        json!(page.of("things", all, |number| number, "http://host", &uri))
     }
 
     #[test]

@@ -28,16 +28,28 @@ impl Api {
             }
         };
         let all = self.cloud.snapshots(call.now);
-        let snapshots = all.filter(|_| volumes_wanted).map(wire::snapshot).collect();
-        Ok(Answer::ok(page.of("snapshots", snapshots, &self.base(call), call.uri())))
+        let snapshots = all.filter(|_| volumes_wanted).collect();
+        Ok(Answer::ok(page.of(
+            "snapshots",
+            snapshots,
+            wire::snapshot,
+            &self.base(call),
+            call.uri(),
+        )))
     }
 
     pub(super) fn list_volume_snapshots(&self, call: &Call<'_>) -> Result<Answer> {
         let page = Page::parse(call.uri())?;
         let id = &self.cloud.volume(call.variable(0))?.id;
         let all = self.cloud.snapshots(call.now);
-        let snapshots = all.filter(|snapshot| snapshot.volume == *id).map(wire::snapshot).collect();
-        Ok(Answer::ok(page.of("snapshots", snapshots, &self.base(call), call.uri())))
+        let snapshots = all.filter(|snapshot| snapshot.volume == *id).collect();
+        Ok(Answer::ok(page.of(
+            "snapshots",
+            snapshots,
+            wire::snapshot,
+            &self.base(call),
+            call.uri(),
+        )))
     }
 
     pub(super) fn create_snapshot(

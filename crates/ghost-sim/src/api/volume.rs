@@ -2,7 +2,7 @@
 
 use hyper::StatusCode;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::page::{Page, query_value};
 use super::{Answer, Api, Call, Result, wire};
@@ -47,7 +47,7 @@ impl Api {
             .filter(|volume| fits(&name, &volume.name) && fits(&region, &volume.region))
             .collect();
         let shown = |volume| self.volume_as_read(volume, call);
-        Ok(Answer::ok(page.of_shown("volumes", volumes, shown, &self.base(call), call.uri())))
+        Ok(Answer::ok(page.of("volumes", volumes, shown, &self.base(call), call.uri())))
     }
 
     pub(super) fn create_volume(
@@ -89,7 +89,7 @@ impl Api {
         Ok(Answer::no_content())
     }
 
-    fn volume_as_read(&self, volume: &Volume, call: &Call<'_>) -> Value {
+    fn volume_as_read<'a>(&self, volume: &'a Volume, call: &Call<'_>) -> wire::Volume<'a> {
         wire::volume(volume, self.cloud.attached_as_read(volume, call.now))
     }
 }

@@ -1,38 +1,62 @@
 //! The shapes of the API's document, as far as they are the same for everyone.
 
 use jiff::Timestamp;
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::state::{Action, ActionKind, ActionStatus, Droplet, DropletStatus, Snapshot, Volume};
+use crate::state::{self, Action, ActionKind, ActionStatus, Droplet, DropletStatus, Snapshot};
 
 /// A time to the second, as the API writes it.
 pub(super) fn time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-pub(super) fn region(slug: &str) -> Value {
-    json!({
-        "name": slug.to_uppercase(),
-        "slug": slug,
-        "features": ["storage", "metadata"],
-        "available": true,
-        "sizes": ["s-1vcpu-1gb"],
-    })
+#[derive(Debug, Serialize)]
+pub(super) struct Region<'a> {
+    name: String,
+    slug: &'a str,
+    features: [&'static str; 2],
+    available: bool,
+    sizes: [&'static str; 1],
 }
 
-pub(super) fn volume(volume: &Volume, droplet: Option<u64>) -> Value {
-    json!({
-        "id": volume.id,
-        "region": region(&volume.region),
-        "droplet_ids": Vec::from_iter(droplet),
-        "name": volume.name,
-        "description": volume.description,
-        "size_gigabytes": volume.gigabytes,
-        "created_at": time(volume.created_at),
-        "filesystem_type": "",
-        "filesystem_label": "",
-        "tags": volume.tags,
-    })
+#[derive(Debug, Serialize)]
+pub(super) struct Volume<'a> {
+    id: &'a str,
+    region: Region<'a>,
+    droplet_ids: Vec<u64>,
+    name: &'a str,
+    description: &'a str,
+    size_gigabytes: u64,
+    created_at: String,
+    filesystem_type: &'static str,
+    filesystem_label: &'static str,
+    tags: &'a [String],
+}
+
+pub(super) fn region(slug: &str) -> Region<'_> {
+    Region {
+        name: slug.to_uppercase(),
+        slug,
+        features: ["storage", "metadata"],
+        available: true,
+        sizes: ["s-1vcpu-1gb"],
+    }
+}
+
+pub(super) fn volume(volume: &state::Volume, droplet: Option<u64>) -> Volume<'_> {
+    Volume {
+        id: &volume.id,
+        region: region(&volume.region),
+        droplet_ids: Vec::from_iter(droplet),
+        name: &volume.name,
+        description: &volume.description,
+        size_gigabytes: volume.gigabytes,
+        created_at: time(volume.created_at),
+        filesystem_type: "",
+        filesystem_label: "",
+        tags: &volume.tags,
+    }
 }
 
 pub(super) fn snapshot(snapshot: &Snapshot) -> Value {

@@ -19,6 +19,8 @@ mod budget;
 mod client;
 mod error;
 mod exchange;
+#[cfg(test)]
+mod fixture;
 mod list;
 mod look;
 mod name;

@@ -11,6 +11,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::stream::{self, StreamExt as _};
 use jiff::Timestamp;
 use reqwest::header::DATE;
 use tokio::time::Instant;
@@ -23,6 +24,8 @@ use crate::error::{Error, Result};
 
 /// The most volumes of one page (the API's limit).
 pub(super) const PAGE: u64 = 200;
+/// How many pages are asked for at once, once it is known how many there are.
+const AT_ONCE: usize = 4;
 /// How often a list is read before it counts as too restless to be read.
 const WALKS: usize = 5;
 /// How long a creation of our own is remembered. The API's times have whole seconds.
@@ -100,8 +103,11 @@ async fn walk<E: Exchange>(
         return Ok(Walk::Sound(first.volumes));
     }
     let mut volumes = first.volumes;
-    for number in 2..=pages {
-        let (_, body) = page(client, number).await?;
+    let mut further = stream::iter(2..=pages).map(|number| page(client, number)).buffered(AT_ONCE);
+    let mut number = 1;
+    while let Some(answer) = further.next().await {
+        let (_, body) = answer?;
+        number += 1;
         volumes.extend(body.volumes);
         let read = total.min(number * PAGE);
         if body.meta.total != total || u64::try_from(volumes.len()) != Ok(read) {
@@ -144,4 +150,95 @@ async fn page<E: Exchange>(
 fn date(response: &Response) -> Option<Timestamp> {
     let text = response.headers.get(DATE)?.to_str().ok()?;
     jiff::fmt::rfc2822::parse(text).ok().map(|date| date.timestamp())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use serde_json::json;
+
+    use super::super::fixture::{Played, client, response};
+    use super::*;
+
+    const OLD: &str = "2026-01-01T00:00:00Z";
+    const NOW: &str = "Thu, 01 Jan 2026 12:00:00 GMT";
+
+    /// One page: the ids of its volumes by number, each made at this time, and the total.
+    fn page(ids: std::ops::Range<u64>, made: Option<&str>, total: u64) -> String {
+        let volume = |id: u64| {
+            let (region, name) = (json!({ "slug": "r" }), format!("n-{id}"));
+            json!({ "id": format!("v-{id}"), "name": name, "size_gigabytes": 1, "region": region,
+                "created_at": made })
+        };
+        let volumes: Vec<_> = ids.map(volume).collect();
+        json!({ "volumes": volumes, "meta": { "total": total } }).to_string()
+    }
+
+    /// Reads a list whose pages are played, told their number and that of the walk.
+    async fn read(
+        played: impl Fn(usize, &str) -> Response + Send + Sync + 'static,
+    ) -> (Result<Vec<wire::Volume>>, usize) {
+        let walks = std::sync::Arc::new(AtomicUsize::new(0));
+        let count = std::sync::Arc::clone(&walks);
+        let client = client(Played(move |path: &str| {
+            let number = path.rsplit_once('=').expect("a page is asked for").1;
+            if number == "1" {
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+            played(count.load(Ordering::SeqCst), number)
+        }));
+        let listed = all(&client, &Recent::default()).await;
+        (listed, walks.load(Ordering::SeqCst))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_page_must_be_as_full_as_the_total_says_also_the_first() {
+        let (listed, walks) = read(|walk, _| match walk {
+            1 => response(200, Some(NOW), page(0..19, Some(OLD), 20)),
+            _ => response(200, Some(NOW), page(0..20, Some(OLD), 20)),
+        })
+        .await;
+        assert_eq!((listed.expect("read").len(), walks), (20, 2));
+        // The last page of two is one short, for ever.
+        let (listed, walks) = read(|_, number| match number {
+            "1" => response(200, Some(NOW), page(0..200, Some(OLD), 220)),
+            _ => response(200, Some(NOW), page(200..219, Some(OLD), 220)),
+        })
+        .await;
+        let error = listed.expect_err("never whole");
+        assert_eq!(error.kind(), crate::error::ErrorKind::Unavailable, "{}", error.chain());
+        assert_eq!(walks, WALKS);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_volume_that_is_seen_twice_shows_that_the_pages_shifted() {
+        let (listed, walks) = read(|walk, number| match (walk, number) {
+            (_, "1") => response(200, Some(NOW), page(0..200, Some(OLD), 201)),
+            (1, _) => response(200, Some(NOW), page(199..200, Some(OLD), 201)),
+            _ => response(200, Some(NOW), page(200..201, Some(OLD), 201)),
+        })
+        .await;
+        assert_eq!((listed.expect("read").len(), walks), (201, 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_the_times_a_walk_is_believed_only_when_the_one_before_saw_the_same() {
+        for (date, made) in
+            [(None, Some(OLD)), (Some(NOW), None), (Some(NOW), Some("2026-01-01T12:00:00Z"))]
+        {
+            let (listed, walks) = read(move |_, number| match number {
+                "1" => response(200, date, page(0..200, made, 201)),
+                _ => response(200, date, page(200..201, made, 201)),
+            })
+            .await;
+            assert_eq!((listed.expect("read").len(), walks), (201, 2), "{date:?} {made:?}");
+        }
+        let (listed, walks) = read(|_, number| match number {
+            "1" => response(200, Some(NOW), page(0..200, Some(OLD), 201)),
+            _ => response(200, Some(NOW), page(200..201, Some(OLD), 201)),
+        })
+        .await;
+        assert_eq!((listed.expect("read").len(), walks), (201, 1), "nothing is doubtful");
+    }
 }

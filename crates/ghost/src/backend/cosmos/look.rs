@@ -127,19 +127,12 @@ mod tests {
     use std::time::Duration;
 
     use async_trait::async_trait;
-    use reqwest::header::HeaderMap;
 
-    use super::super::client::Meter;
     use super::super::exchange::{Failure, Request, Response};
-    use super::super::token::TokenFile;
+    use super::super::fixture::{Played, client, response};
     use super::*;
 
-    struct NoMeter;
-
-    impl Meter for NoMeter {
-        fn answered(&self, _: &'static str, _: u16) {}
-        fn remaining(&self, _: u64) {}
-    }
+    const ABSENT: &str = r#"{"id":"not_found","message":"no such volume"}"#;
 
     /// A cloud that takes its time with the first answer, and never gives the second.
     struct Slow(Arc<AtomicUsize>);
@@ -152,21 +145,14 @@ mod tests {
                 1 => std::future::pending::<()>().await,
                 _ => {}
             }
-            let body = r#"{"id":"not_found","message":"no such volume"}"#.to_owned();
-            Ok(Response { status: 404, headers: HeaderMap::new(), body: body.into_bytes() })
+            Ok(response(404, None, ABSENT))
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_for_a_look_that_is_cut_off_looks_again() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let token = folder.path().join("token");
-        std::fs::write(&token, "t").expect("written");
-        let token = TokenFile::open(token).expect("a token");
         let asked = Arc::new(AtomicUsize::new(0));
-        let random = fastrand::Rng::with_seed(1);
-        let slow = Slow(Arc::clone(&asked));
-        let client = Client::new(slow, token, 100, random, Box::new(NoMeter));
+        let client = client(Slow(Arc::clone(&asked)));
         let (looks, recent) = (Looks::default(), Recent::default());
         let id = VolumeId::new("v-1").expect("an id");
 
@@ -181,5 +167,34 @@ mod tests {
             assert!(seen.expect("an answer").is_none());
         }
         assert_eq!(asked.load(Ordering::SeqCst), 3);
+    }
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_cannot_be_read_is_made_up_for_by_single_reads() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&asked);
+        let client = client(Played(move |path: &str| {
+            log.lock().expect("sound").push(path.to_owned());
+            match path {
+                "/v2/volumes/v-1" => response(
+                    200,
+                    None,
+                    r#"{"volume":{"id":"v-1","name":"a","size_gigabytes":1,"region":{"slug":"r"}}}"#,
+                ),
+                "/v2/volumes/v-2" | "/v2/volumes/v-3" => response(404, None, ABSENT),
+                // A list that says that it has more than it shows.
+                _ => response(200, None, r#"{"volumes":[],"meta":{"total":1}}"#),
+            }
+        }));
+        let (looks, recent) = (Looks::default(), Recent::default());
+        let ids = ["v-1", "v-2", "v-3"].map(|id| VolumeId::new(id).expect("an id"));
+        let look = |number: usize| looks.volume(&client, &recent, &ids[number]);
+        // The first is served alone; the others have gathered and are worth a list.
+        let (first, second, third, again) = tokio::join!(look(0), look(0), look(1), look(2));
+        assert!(first.expect("read").is_some() && second.expect("read").is_some());
+        assert!(third.expect("read").is_none() && again.expect("read").is_none());
+        let asked = asked.lock().expect("sound");
+        assert!(asked.iter().any(|path| path.contains("per_page")), "{asked:?}");
+        let single = |id: &str| asked.iter().filter(|path| path.ends_with(id)).count();
+        assert_eq!((single("v-1"), single("v-2"), single("v-3")), (2, 1, 1), "{asked:?}");
     }
 }

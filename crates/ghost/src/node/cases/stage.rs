@@ -327,3 +327,30 @@ async fn b60_an_option_with_commas_arrives_as_one() {
     fixture.publish(TARGET).await.expect("published");
     assert_eq!(fixture.mounted(TARGET)[0].super_options, options);
 }
+
+#[tokio::test]
+async fn a_note_goes_when_its_volume_is_unstaged_or_used_as_a_device() {
+    for block in [false, true] {
+        let fixture = if block { Fixture::block(ext4()) } else { Fixture::new(ext4()) };
+        fixture.node.notes.write(&id(), "scsi [\"pvc-1\"]").await.expect("noted");
+        if block {
+            fixture.stage().await.expect("staged");
+        } else {
+            fixture.unstage().await.expect("nothing is staged");
+        }
+        assert_eq!(fixture.notes_left(), 0, "block: {block}");
+    }
+}
+
+#[tokio::test]
+async fn a_format_that_wrote_nothing_leaves_no_note() {
+    let fixture = Fixture::new(Content::Blank);
+    let staged = Fixture::new(Content::Blank);
+    staged.stage().await.expect("staged");
+    let calls = staged.host.calls();
+    let format = calls.iter().position(|call| call.starts_with("format")).expect("formatted");
+    fixture.host.fail_at(format + 1, Moment::Before, io_error());
+    assert_eq!(kind_of(fixture.stage().await), ErrorKind::Failed);
+    assert_eq!(fixture.host.content(fixture.number), Content::Blank);
+    assert_eq!(fixture.notes_left(), 0);
+}
