@@ -33,10 +33,10 @@ pub(crate) async fn find(
 ) -> Result<BlockDevice> {
     let link = roots.devices.join(&disk.link);
     let started = Instant::now();
-    // Without events (a limit of the machine on watches) the look once a second remains.
-    let watch = Watch::new()
-        .inspect_err(|error| tracing::warn!(%error, "cannot watch the device folder"))
-        .ok();
+    // A watch costs a grace period of the kernel (some 20 ms) when it is closed, so that there is
+    // none for a disk that is there already.
+    let mut watch: Option<Watch> = None;
+    let mut looked_without = false;
     let mut reminded = false;
     loop {
         if let Some(watch) = &watch {
@@ -62,6 +62,16 @@ pub(crate) async fn find(
                 .await?;
             }
             Err(_) => {}
+        }
+        if !looked_without {
+            looked_without = true;
+            // Without events (a limit of the machine on watches) the look once a second remains.
+            watch = Watch::new()
+                .inspect_err(|error| tracing::warn!(%error, "cannot watch the device folder"))
+                .ok();
+            if watch.is_some() {
+                continue;
+            }
         }
         let pause = patience.saturating_sub(waited).min(LOOK_AT_LEAST_EVERY);
         match &watch {

@@ -2,16 +2,42 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use tokio::io::unix::AsyncFd;
+use tokio::runtime::Handle;
 
 /// A watch over the way to one link.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    inotify: AsyncFd<OwnedFd>,
+    inotify: AsyncFd<Closing>,
+}
+
+/// The descriptor, closed where nobody waits for it: closing takes a grace period of the kernel.
+#[derive(Debug)]
+struct Closing(Option<OwnedFd>);
+
+impl Closing {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_ref().expect("only the drop takes it").as_fd()
+    }
+}
+
+impl AsRawFd for Closing {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        let descriptor = self.0.take();
+        if let Ok(runtime) = Handle::try_current() {
+            drop(runtime.spawn_blocking(move || drop(descriptor)));
+        }
+    }
 }
 
 impl Watch {
@@ -23,7 +49,7 @@ impl Watch {
     )]
     pub(crate) fn new() -> io::Result<Self> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        Ok(Self { inotify: AsyncFd::new(inotify)? })
+        Ok(Self { inotify: AsyncFd::new(Closing(Some(inotify)))? })
     }
 
     /// Watches the folder of the link and that of the node it leads to, as far as they exist.
@@ -41,7 +67,9 @@ impl Watch {
         // Only that something changed counts, not what: the caller looks for itself.
         let Ok(mut ready) = self.inotify.readable().await else { return };
         let mut events = [0; 4096];
-        while rustix::io::read(self.inotify.get_ref(), &mut events).is_ok_and(|count| count > 0) {}
+        while rustix::io::read(self.inotify.get_ref().as_fd(), &mut events)
+            .is_ok_and(|count| count > 0)
+        {}
         ready.clear_ready();
     }
 
@@ -61,7 +89,7 @@ impl Watch {
         // no more. Adding the same watch twice changes nothing.
         let mut folder = nearest();
         while let Some(watched) = folder {
-            let added = inotify::add_watch(self.inotify.get_ref(), &watched, flags);
+            let added = inotify::add_watch(self.inotify.get_ref().as_fd(), &watched, flags);
             folder = nearest().filter(|now| added.is_ok() && *now != watched);
         }
     }
