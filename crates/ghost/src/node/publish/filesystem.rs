@@ -20,15 +20,21 @@ pub(super) async fn publish(
     request: &PublishRequest,
     kind: FilesystemKind,
 ) -> Result<()> {
-    let staging = place::resolve(node, "staging path", &request.staging);
-    let staging = staging.await.map_err(not_staged)?;
-    let target = place::resolve(node, "target path", &request.target).await?;
+    // Reads that do not depend on each other: what takes time is the way to a thread and back.
+    let (staging, target, table) = tokio::join!(
+        biased;
+        place::resolve(node, "staging path", &request.staging),
+        place::resolve(node, "target path", &request.target),
+        node.host.mounts(),
+    );
+    let staging = staging.map_err(not_staged)?;
+    let target = target?;
     if staging == target {
         return Err(Error::invalid("the target path is the staging path"));
     }
     let access = effective_access(request);
 
-    let table = node.host.mounts().await.map_err(domain)?;
+    let table = table.map_err(domain)?;
     let (staged, number) = observe_staged(node, disk, &table, &staging).await?;
     decide_staged(staged, kind, access)?;
     let layers = observe_target(node, &table, &target, staged).await?;
