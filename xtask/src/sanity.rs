@@ -11,24 +11,25 @@ use crate::setup;
 
 /// The capabilities that ghost does not claim, as csi-sanity names them when it skips a spec. One
 /// that nothing is skipped for any more must go from here, so that this list stays true.
-const NOT_CLAIMED: [&str; 16] = [
+const NOT_CLAIMED: [&str; 10] = [
     "ControllerGetVolumeHealth",
     "ControllerListVolumeHealth",
     "ControllerModifyVolume",
     "ControllerPublishVolume.readonly field",
-    "CreateSnapshot",
-    "DeleteSnapshot",
     "GetCapacity",
-    "GetSnapshot",
     "GroupControllerService",
-    "ListSnapshots",
     "Modify Volume",
     "Modify volume",
     "NodeGetStorageHealth",
     "NodeGetVolumeHealth",
-    "Snapshot",
-    "Volume Cloning",
 ];
+
+/// Specs that csi-sanity 5.6.0 itself makes fail for every driver that claims what they test, and
+/// why. What they test is tested in `crates/ghost/tests/it`.
+const SUITE_AT_FAULT: [(&str, &str); 1] = [(
+    "should succeed when creating a snapshot with accessibility requirements",
+    "it compares two equal topologies by their memory, where one has a cached size",
+)];
 
 /// The numbers of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,6 +92,7 @@ pub(crate) fn one(access: &str) -> Result<Numbers> {
         .arg(format!("--csi.testvolumeaccesstype={access}"))
         .arg("--csi.testnodevolumeattachlimit")
         .args(["--ginkgo.no-color", "--ginkgo.timeout=5m"])
+        .args(SUITE_AT_FAULT.map(|(name, _)| format!("--ginkgo.skip={name}$")))
         .arg(format!("--ginkgo.junit-report={}", report.display()))
         .output()
         .context("cannot run csi-sanity")?;
@@ -112,7 +114,13 @@ pub(crate) fn one(access: &str) -> Result<Numbers> {
 /// For how many specs which capability was missing.
 fn left_out(cases: &[Case]) -> Result<String> {
     let mut of = BTreeMap::new();
+    let mut at_fault = String::new();
     for case in cases.iter().filter(|case| case.status == "skipped") {
+        if let Some((name, why)) = SUITE_AT_FAULT.iter().find(|(name, _)| case.name.ends_with(name))
+        {
+            at_fault = format!("{at_fault}; left out \"{name}\": {why}");
+            continue;
+        }
         let known = NOT_CLAIMED.iter().find(|name| case.reason == format!("{name} not supported"));
         let Some(name) = known else {
             bail!("csi-sanity skipped what ghost claims: {} ({})", case.name, case.reason);
@@ -124,7 +132,7 @@ fn left_out(cases: &[Case]) -> Result<String> {
         bail!("nothing is skipped for lack of {}: take it from the list", stale.join(", "));
     }
     let shown: Vec<String> = of.iter().map(|(name, number)| format!("{name} {number}")).collect();
-    Ok(format!("skipped, as ghost does not claim it: {}", shown.join(", ")))
+    Ok(format!("skipped, as ghost does not claim it: {}{at_fault}", shown.join(", ")))
 }
 
 /// The specs of a JUnit report as ginkgo writes it: the elements `testcase` and, inside, `skipped`
@@ -183,6 +191,8 @@ mod tests {
         all.push(case("[It] B", "skipped", "NodeExpandVolume not supported"));
         assert!(left_out(&all).is_err_and(|error| error.to_string().contains("[It] B")));
         all.truncate(NOT_CLAIMED.len() - 1);
-        assert!(left_out(&all).is_err_and(|error| error.to_string().contains("Volume Cloning")));
+        assert!(
+            left_out(&all).is_err_and(|error| error.to_string().contains("NodeGetVolumeHealth"))
+        );
     }
 }

@@ -67,20 +67,57 @@ impl Controller {
         gib: i64,
         capability: pb::VolumeCapability,
     ) -> Answer<Volume> {
+        let request = create_request(name, gib, &capability);
+        let volume = self.0.create_volume(request).await?.into_inner().volume;
+        Ok(made(volume.expect("an answer has a volume"), capability))
+    }
+
+    /// CreateVolume of a snapshot or of another volume.
+    ///
+    /// # Errors
+    /// The status that is answered.
+    pub async fn create_of(
+        &mut self,
+        name: &str,
+        gib: i64,
+        capability: pb::VolumeCapability,
+        source: pb::volume_content_source::Type,
+    ) -> Answer<Volume> {
+        let source = pb::VolumeContentSource { r#type: Some(source) };
         let request = pb::CreateVolumeRequest {
-            name: name.to_owned(),
-            capacity_range: Some(pb::CapacityRange { required_bytes: gib * GIB, limit_bytes: 0 }),
-            volume_capabilities: vec![capability.clone()],
-            ..Default::default()
+            volume_content_source: Some(source.clone()),
+            ..create_request(name, gib, &capability)
         };
         let volume = self.0.create_volume(request).await?.into_inner().volume;
         let volume = volume.expect("an answer has a volume");
-        Ok(Volume {
-            id: volume.volume_id,
-            context: volume.volume_context,
-            attachment: HashMap::new(),
-            capability,
-        })
+        assert_eq!(volume.content_source, Some(source), "the source is repeated");
+        assert!(volume.capacity_bytes >= gib * GIB, "{} bytes", volume.capacity_bytes);
+        Ok(made(volume, capability))
+    }
+
+    /// CreateSnapshot.
+    ///
+    /// # Errors
+    /// The status that is answered.
+    pub async fn snapshot(&mut self, name: &str, volume: &Volume) -> Answer<pb::Snapshot> {
+        let request = pb::CreateSnapshotRequest {
+            name: name.to_owned(),
+            source_volume_id: volume.id.clone(),
+            ..Default::default()
+        };
+        let snapshot = self.0.create_snapshot(request).await?.into_inner().snapshot;
+        Ok(snapshot.expect("an answer has a snapshot"))
+    }
+
+    /// DeleteSnapshot.
+    ///
+    /// # Errors
+    /// The status that is answered.
+    pub async fn delete_snapshot(&mut self, id: &str) -> Answer<()> {
+        let request =
+            pb::DeleteSnapshotRequest { snapshot_id: id.to_owned(), ..Default::default() };
+        self.0.delete_snapshot(request).await?;
+        Ok(())
     }
 
     /// ControllerPublishVolume; the volume learns its publish context.
@@ -248,6 +285,42 @@ impl Node {
         let usage = self.0.node_get_volume_stats(request).await?.into_inner().usage;
         let bytes = usage.iter().find(|u| u.unit == i32::from(pb::volume_usage::Unit::Bytes));
         Ok(bytes.expect("statistics have bytes").total)
+    }
+}
+
+/// The source "this snapshot".
+#[must_use]
+pub fn of_snapshot(id: &str) -> pb::volume_content_source::Type {
+    use pb::volume_content_source::{SnapshotSource, Type};
+    Type::Snapshot(SnapshotSource { snapshot_id: id.to_owned() })
+}
+
+/// The source "this volume".
+#[must_use]
+pub fn of_volume(id: &str) -> pb::volume_content_source::Type {
+    use pb::volume_content_source::{Type, VolumeSource};
+    Type::Volume(VolumeSource { volume_id: id.to_owned() })
+}
+
+fn create_request(
+    name: &str,
+    gib: i64,
+    capability: &pb::VolumeCapability,
+) -> pb::CreateVolumeRequest {
+    pb::CreateVolumeRequest {
+        name: name.to_owned(),
+        capacity_range: Some(pb::CapacityRange { required_bytes: gib * GIB, limit_bytes: 0 }),
+        volume_capabilities: vec![capability.clone()],
+        ..Default::default()
+    }
+}
+
+fn made(volume: pb::Volume, capability: pb::VolumeCapability) -> Volume {
+    Volume {
+        id: volume.volume_id,
+        context: volume.volume_context,
+        attachment: HashMap::new(),
+        capability,
     }
 }
 

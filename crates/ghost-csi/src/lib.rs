@@ -10,5 +10,8 @@
 
 tonic::include_proto!("csi.v1");
 
+/// A moment, as messages have it.
+pub use prost_types::Timestamp;
+
 /// The compiled description of the protocol, as a serialized `FileDescriptorSet`.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/csi.descriptor"));

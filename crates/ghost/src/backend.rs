@@ -10,7 +10,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::error::Result;
-use crate::volume::{Bytes, NodeId, SizeRule, Volume, VolumeId, VolumeName, VolumeSpec};
+use crate::volume::{
+    Bytes, NodeId, SizeRule, Snapshot, SnapshotId, SnapshotName, SnapshotSpec, Volume, VolumeId,
+    VolumeName, VolumeSpec,
+};
 
 pub mod cosmos;
 
@@ -30,11 +33,11 @@ pub trait Backend: Send + Sync + 'static {
     /// Every volume, each once: a list that may have missed one is an error.
     async fn list(&self) -> Result<Vec<Volume>>;
 
-    /// Makes an empty volume.
+    /// Makes a volume, empty or of a snapshot.
     ///
     /// # Errors
-    /// `Conflict` when the name is taken; it never looks first. `Unavailable` when the outcome is
-    /// unknown.
+    /// `Conflict` when the name is taken; it never looks first. `NotFound` without the snapshot.
+    /// `Unavailable` when the outcome is unknown.
     async fn create(&self, spec: &VolumeSpec) -> Result<Volume>;
 
     /// Deletes a volume.
@@ -48,6 +51,11 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Volumes that have to be attached to a node before it can use them.
     fn attach(&self) -> Option<&dyn Attach> {
+        None
+    }
+
+    /// Volumes of which snapshots can be made.
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
         None
     }
 
@@ -70,6 +78,33 @@ pub trait Attach: Send + Sync {
     /// Detaches and answers when the storage itself says that the disk has left. Not attached
     /// there, or no such volume or node, is done.
     async fn detach(&self, id: &VolumeId, node: &NodeId) -> Result<()>;
+}
+
+/// A storage system that makes snapshots of its volumes, and volumes of its snapshots.
+#[async_trait]
+pub trait Snapshots: Send + Sync {
+    /// The snapshots that were made under the orchestrator's name, the oldest first. There may be
+    /// more than one: not every storage keeps names unique.
+    async fn find(&self, name: &SnapshotName) -> Result<Vec<Snapshot>>;
+
+    /// The snapshot of this id. Only the storage's own word means that there is none.
+    async fn get(&self, id: &SnapshotId) -> Result<Option<Snapshot>>;
+
+    /// Every snapshot of this cluster's, or of one volume, each once.
+    async fn list(&self, source: Option<&VolumeId>) -> Result<Vec<Snapshot>>;
+
+    /// Makes a snapshot and answers when its content is fixed. It never looks first.
+    ///
+    /// # Errors
+    /// `NotFound` without the volume, `Unavailable` when the outcome is unknown or the storage wants
+    /// a pause between two snapshots of one volume.
+    async fn create(&self, spec: &SnapshotSpec) -> Result<Snapshot>;
+
+    /// Deletes a snapshot. Volumes that were made of it stay.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none, `Precondition` when something depends on it.
+    async fn delete(&self, id: &SnapshotId) -> Result<()>;
 }
 
 /// A storage system whose volumes can grow.

@@ -12,12 +12,14 @@ mod create;
 mod delete;
 mod grow;
 mod list;
+mod snapshot;
 
 pub use attach::{attach, detach};
-pub use create::{CreateRequest, create};
+pub use create::{Clones, CreateRequest, create};
 pub use delete::delete;
 pub use grow::{GrowRequest, grow};
-pub use list::{ListRequest, Listing, Lists};
+pub use list::{ListRequest, Listing, Lists, list_snapshots, list_volumes};
+pub use snapshot::{SnapshotFilter, SnapshotRequest, create_snapshot, delete_snapshot};
 
 /// What the operations of the controller half need.
 #[derive(Clone)]
@@ -28,4 +30,6 @@ pub struct Controller {
     pub default_size: Bytes,
     /// Where volumes are made when nothing says where.
     pub default_region: Option<Region>,
+    /// The clones that are being made.
+    pub clones: Clones,
 }

@@ -16,14 +16,19 @@ use ghost_host::{
 };
 use rustix::process::{Signal, getpid, kill_process};
 
-use crate::backend::{Attach, Backend, Grow, SharedBackend};
+use crate::backend::{Attach, Backend, Grow, SharedBackend, Snapshots};
 use crate::error::{Error, Result};
-use crate::volume::{Bytes, NodeId, SizeRule, Volume, VolumeId, VolumeName, VolumeSpec};
+use crate::volume::{
+    Bytes, NodeId, SizeRule, Snapshot, SnapshotId, SnapshotName, SnapshotSpec, Volume, VolumeId,
+    VolumeName, VolumeSpec,
+};
 
 /// The methods that change the world; each has a mark `NAME:before` and a mark `NAME:after`.
-pub const NAMES: [&str; 14] = [
+pub const NAMES: [&str; 16] = [
     "create",
     "delete",
+    "create_snapshot",
+    "delete_snapshot",
     "attach",
     "detach",
     "grow_volume",
@@ -119,6 +124,10 @@ impl Backend for Marked<SharedBackend> {
         self.inner.attach().map(|_| self as &dyn Attach)
     }
 
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
+        self.inner.snapshots().map(|_| self as &dyn Snapshots)
+    }
+
     fn grow(&self) -> Option<&dyn Grow> {
         self.inner.grow().map(|_| self as &dyn Grow)
     }
@@ -138,6 +147,31 @@ impl Attach for Marked<SharedBackend> {
     async fn detach(&self, id: &VolumeId, node: &NodeId) -> Result<()> {
         let inner = power(self.inner.attach())?;
         self.marks.around("detach", inner.detach(id, node)).await
+    }
+}
+
+#[async_trait]
+impl Snapshots for Marked<SharedBackend> {
+    async fn find(&self, name: &SnapshotName) -> Result<Vec<Snapshot>> {
+        power(self.inner.snapshots())?.find(name).await
+    }
+
+    async fn get(&self, id: &SnapshotId) -> Result<Option<Snapshot>> {
+        power(self.inner.snapshots())?.get(id).await
+    }
+
+    async fn list(&self, source: Option<&VolumeId>) -> Result<Vec<Snapshot>> {
+        power(self.inner.snapshots())?.list(source).await
+    }
+
+    async fn create(&self, spec: &SnapshotSpec) -> Result<Snapshot> {
+        let inner = power(self.inner.snapshots())?;
+        self.marks.around("create_snapshot", inner.create(spec)).await
+    }
+
+    async fn delete(&self, id: &SnapshotId) -> Result<()> {
+        let inner = power(self.inner.snapshots())?;
+        self.marks.around("delete_snapshot", inner.delete(id)).await
     }
 }
 
@@ -246,7 +280,8 @@ mod tests {
     use super::*;
 
     /// Methods that only read, or only tell.
-    const READS: [&str; 14] = [
+    const READS: [&str; 15] = [
+        "snapshots",
         "find",
         "get",
         "list",
@@ -281,10 +316,12 @@ mod tests {
         }
         assert!(methods.len() > 20, "the traits were not read: {methods:?}");
         for method in methods.iter().filter(|method| !READS.contains(*method)) {
-            // Growing is a verb of both traits, and each has its own mark; the accessors of the
-            // powers have the names of their verbs.
+            // Some are verbs of two traits, and each has its own mark; the accessors of powers
+            // have the names of their verbs.
             let marks: &[&str] = match *method {
                 "grow" => &["grow_volume", "grow_filesystem"],
+                "create" => &["create", "create_snapshot"],
+                "delete" => &["delete", "delete_snapshot"],
                 other => &[other][..],
             };
             for mark in marks {

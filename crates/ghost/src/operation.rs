@@ -26,6 +26,8 @@ use crate::error::{Error, ErrorKind, Result};
 pub enum Key {
     /// The creation of something of this name.
     Name(String),
+    /// A snapshot: the creation of one of this name, or the one that has this id.
+    Snapshot(String),
     /// Something that has this id.
     Id(String),
     /// A read that could hang, so that only one of its kind waits.
@@ -138,6 +140,7 @@ impl Operations {
                     other.operation,
                     match key {
                         Key::Name(_) => "name",
+                        Key::Snapshot(_) => "snapshot",
                         Key::Id(_) | Key::Read(_) => "volume",
                     },
                     other.since.elapsed().as_secs_f64()

@@ -12,7 +12,7 @@ use tonic::service::Routes;
 use crate::backend::SharedBackend;
 use crate::backend::cosmos::Cosmos;
 use crate::config::{ControllerConfig, NodeConfig, Shared};
-use crate::controller::{Controller, Lists};
+use crate::controller::{Clones, Controller};
 use crate::csi::{ControllerService, IdentityService, Listener, NodeIdentity, NodeService, serve};
 use crate::error::{Error, Result};
 use crate::node::{FormatNotes, Node};
@@ -42,16 +42,15 @@ pub async fn controller(config: ControllerConfig) -> Result<()> {
         Arc::new(crate::mark::Marked::new(backend, config.shared.marks.clone()));
 
     let operations = Operations::new(Arc::new(metrics.clone()));
-    let grows = backend.grow().is_some();
-    let identity = IdentityService::of_controller(config.shared.plugin.clone(), grows);
     let controller = Controller {
         backend,
         default_size: config.default_size,
         default_region: config.shared.region.clone(),
+        clones: Clones::default(),
     };
+    let identity = IdentityService::of_controller(config.shared.plugin.clone(), &controller);
     let key = TopologyKey::new(config.shared.plugin.name());
-    let lists = Lists::new(seed);
-    let service = ControllerService::new(controller, lists, operations.clone(), key);
+    let service = ControllerService::new(controller, seed, operations.clone(), key);
     let routes = Routes::new(pb::identity_server::IdentityServer::new(identity))
         .add_service(pb::controller_server::ControllerServer::new(service));
     answer(config.shared, metrics, operations, routes).await

@@ -8,13 +8,15 @@ mod id;
 mod locator;
 mod parameters;
 mod size;
+mod snapshot;
 mod topology;
 
 pub use capability::{AccessMode, AccessType, Capability};
-pub use id::{NodeId, VolumeId, VolumeName};
+pub use id::{NodeId, SnapshotId, SnapshotName, VolumeId, VolumeName};
 pub use locator::{Context, Disk, Locator};
 pub use parameters::Parameters;
 pub use size::{Bytes, SizeRange, SizeRule};
+pub use snapshot::{CloneKey, ContentSource, Purpose, Snapshot, SnapshotSpec};
 pub use topology::{Region, Requirement, TopologyKey};
 
 /// A volume as the storage describes it.
@@ -32,6 +34,8 @@ pub struct Volume {
     pub attached: Vec<NodeId>,
     /// Whether this driver made it, and made it empty: only then may it ever be formatted.
     pub made_blank: bool,
+    /// What its first content came from, where this driver made it of something.
+    pub source: Option<ContentSource>,
 }
 
 impl Volume {
@@ -57,4 +61,26 @@ pub struct VolumeSpec {
     pub size: Bytes,
     /// Where.
     pub region: Region,
+    /// What its content comes from; empty without. The size is then the snapshot's at first.
+    pub content: Option<VolumeContent>,
+    /// What people see of it in the storage's own panel.
+    pub labels: Labels,
+}
+
+/// What a new volume's content comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeContent {
+    /// The snapshot that is restored.
+    pub snapshot: SnapshotId,
+    /// What was asked for: that snapshot, or the volume that it was made of for this purpose.
+    pub source: ContentSource,
+}
+
+/// What people see of a volume or snapshot in the storage's own panel. Nothing depends on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Labels {
+    /// A sentence; empty for none.
+    pub description: String,
+    /// Tags, each of what the storage accepts.
+    pub tags: Vec<String>,
 }

@@ -10,9 +10,12 @@ use self::action::Goal;
 use self::client::{Call, Client, encoded};
 use self::list::Recent;
 use self::look::Looks;
-use crate::backend::{Attach, Backend, Grow};
+use crate::backend::{Attach, Backend, Grow, Snapshots};
 use crate::error::{Error, ErrorKind, Result};
-use crate::volume::{Bytes, NodeId, Region, SizeRule, Volume, VolumeId, VolumeName, VolumeSpec};
+use crate::volume::{
+    Bytes, ContentSource, NodeId, Region, SizeRule, SnapshotId, Volume, VolumeId, VolumeName,
+    VolumeSpec,
+};
 
 mod action;
 mod budget;
@@ -24,6 +27,7 @@ mod fixture;
 mod list;
 mod look;
 mod name;
+mod snapshot;
 mod token;
 mod wire;
 
@@ -43,6 +47,12 @@ const SIZES: SizeRule = SizeRule {
 const TAG_GHOST: &str = "ghost";
 /// The tag of a volume that was made empty, and so may be formatted while it is.
 const TAG_BLANK: &str = "ghost:blank";
+/// Before the id of the cluster that something was made by.
+const TAG_CLUSTER: &str = "ghost:cluster:";
+/// Before the id of the snapshot that a volume was made of.
+const TAG_FROM_SNAPSHOT: &str = "ghost:snapshot:";
+/// Before the id of the volume that a volume is a clone of.
+const TAG_FROM_VOLUME: &str = "ghost:volume:";
 
 /// How to use an account.
 #[derive(Debug, Clone)]
@@ -90,7 +100,7 @@ impl<E: Exchange> Cosmos<E> {
             Err(error) => return error.into(),
         };
         let Some(limit) = limit else { return refusal.into() };
-        match list::all(&self.client, &self.recent).await {
+        match list::volumes(&self.client, &self.recent).await {
             Ok(volumes) if u64::try_from(volumes.len()).is_ok_and(|n| n >= limit) => refusal
                 .meaning(
                     ErrorKind::Exhausted,
@@ -101,8 +111,19 @@ impl<E: Exchange> Cosmos<E> {
         }
     }
 
-    /// What a refused creation means. The request was checked, so it is the region, or news.
+    /// What a refused creation means. The request was checked, so it is the snapshot, which may be
+    /// gone by now, or the region, or news.
     async fn explain_create(&self, spec: &VolumeSpec, refusal: error::ApiError) -> Error {
+        if let Some(content) = &spec.content {
+            match Snapshots::get(self, &content.snapshot).await {
+                Ok(Some(_)) => {}
+                Ok(None) => {
+                    let words = format!("there is no snapshot {} any more", content.snapshot);
+                    return refusal.meaning(ErrorKind::NotFound, words);
+                }
+                Err(error) => return error,
+            }
+        }
         let call = Call::get("/v2/regions", "/v2/regions?per_page=200".to_owned());
         match self.client.json::<wire::RegionsBody>(call).await {
             Ok(body) => {
@@ -124,7 +145,7 @@ impl<E: Exchange> Cosmos<E> {
 #[async_trait]
 impl<E: Exchange> Backend for Cosmos<E> {
     async fn find(&self, name: &VolumeName) -> Result<Option<Volume>> {
-        let cloud_name = name::cloud_name(self.options.cluster_id.as_ref(), name);
+        let cloud_name = name::cloud_name(self.options.cluster_id.as_ref(), name.as_str());
         let path = format!("/v2/volumes?name={}&per_page=200", encoded(&cloud_name));
         let call = Call::get("/v2/volumes", path);
         // Whatever the answer is, a look-up that failed says nothing of what there is.
@@ -149,21 +170,31 @@ impl<E: Exchange> Backend for Cosmos<E> {
     }
 
     async fn list(&self) -> Result<Vec<Volume>> {
-        list::all(&self.client, &self.recent).await?.into_iter().map(domain).collect()
+        list::volumes(&self.client, &self.recent).await?.into_iter().map(domain).collect()
     }
 
     async fn create(&self, spec: &VolumeSpec) -> Result<Volume> {
-        let name = name::cloud_name(self.options.cluster_id.as_ref(), &spec.name);
         let cluster = self.options.cluster_id.as_ref();
-        let cluster_tag = cluster.map(|cluster| format!("ghost:cluster:{}", cluster.as_str()));
-        let mut tags = vec![TAG_GHOST, TAG_BLANK];
-        tags.extend(cluster_tag.as_deref());
+        let name = name::cloud_name(cluster, spec.name.as_str());
+        let mut tags = vec![TAG_GHOST.to_owned()];
+        tags.push(match spec.content.as_ref().map(|content| &content.source) {
+            None => TAG_BLANK.to_owned(),
+            Some(ContentSource::Snapshot(id)) => format!("{TAG_FROM_SNAPSHOT}{id}"),
+            Some(ContentSource::Volume(id)) => format!("{TAG_FROM_VOLUME}{id}"),
+        });
+        tags.extend(cluster.map(|cluster| format!("{TAG_CLUSTER}{}", cluster.as_str())));
+        tags.extend(spec.labels.tags.iter().cloned());
+        let description = match spec.labels.description.as_str() {
+            "" => "made by ghost, the CSI driver of a Kubernetes cluster",
+            given => given,
+        };
         let body = wire::CreateVolume {
             name: &name,
             size_gigabytes: spec.size.whole_gib(),
             region: spec.region.as_str(),
-            description: "made by ghost, the CSI driver of a Kubernetes cluster",
+            description,
             tags: &tags,
+            snapshot_id: spec.content.as_ref().map(|content| content.snapshot.as_str()),
         };
         let call = Call::post("/v2/volumes", "/v2/volumes".to_owned(), &body);
         match self.client.json::<wire::VolumeBody>(call).await {
@@ -188,7 +219,8 @@ impl<E: Exchange> Backend for Cosmos<E> {
             Ok(_) => Ok(()),
             Err(error) if error.is_refusal() => {
                 // Attached, or something else is going on with it: what it is decides the words.
-                let attached = self.get(id).await?.ok_or_else(|| no_volume(id))?.attached;
+                let volume = Backend::get(self, id).await?.ok_or_else(|| no_volume(id))?;
+                let attached = volume.attached;
                 let holder = match attached.first() {
                     Some(node) => format!("it is attached to node {node}"),
                     None => "the cloud does not allow it now".to_owned(),
@@ -208,6 +240,10 @@ impl<E: Exchange> Backend for Cosmos<E> {
     }
 
     fn attach(&self) -> Option<&dyn Attach> {
+        Some(self)
+    }
+
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
         Some(self)
     }
 
@@ -276,8 +312,20 @@ fn domain(volume: wire::Volume) -> Result<Volume> {
     let attached: Result<Vec<NodeId>> =
         volume.droplet_ids.iter().flatten().map(|id| NodeId::new(id.to_string())).collect();
     let has_tag = |tag: &str| volume.tags.iter().flatten().any(|have| have == tag);
+    let tagged = |prefix: &str| {
+        volume.tags.iter().flatten().find_map(|tag| tag.strip_prefix(prefix)).map(str::to_owned)
+    };
+    let of_snapshot = tagged(TAG_FROM_SNAPSHOT).map(SnapshotId::new).transpose();
+    let of_volume = tagged(TAG_FROM_VOLUME).map(VolumeId::new).transpose();
+    let source = of_snapshot.and_then(|snapshot| {
+        let snapshot = snapshot.map(ContentSource::Snapshot);
+        Ok(snapshot.or(of_volume?.map(ContentSource::Volume)))
+    });
+    let source = source.map_err(|error| unexpected(error).context(odd("an odd source")))?;
     Ok(Volume {
-        made_blank: has_tag(TAG_BLANK),
+        // Both cannot be, and a disk with content is never formatted.
+        made_blank: has_tag(TAG_BLANK) && source.is_none(),
+        source,
         region: Region::new(volume.region.slug.clone())
             .map_err(|error| unexpected(error).context(odd("no usable region")))?,
         attached: attached.map_err(|error| unexpected(error).context(odd("an odd droplet")))?,

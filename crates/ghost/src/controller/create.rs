@@ -1,10 +1,15 @@
-//! Creation: the volume of that name, made if it is not there.
+//! Creation: the volume of that name, made if it is not there; empty, of a snapshot, or as a clone.
 
 use super::Controller;
 use crate::error::{Error, ErrorKind, Result};
 use crate::volume::{
-    Bytes, Region, Requirement, SizeRange, SizeRule, Volume, VolumeName, VolumeSpec,
+    Bytes, ContentSource, Labels, Region, Requirement, SizeRange, Volume, VolumeName, VolumeSpec,
 };
+
+mod clone;
+mod content;
+
+pub use clone::Clones;
 
 /// What is to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,33 +20,77 @@ pub struct CreateRequest {
     pub size: Option<SizeRange>,
     /// Where it has to be reachable.
     pub requirement: Requirement,
+    /// What its content comes from; empty without.
+    pub source: Option<ContentSource>,
+    /// What people see of it in the storage's own panel.
+    pub labels: Labels,
 }
 
 /// Answers the volume of the request's name, making it when there is none.
 ///
-/// Already done: a volume of that name whose size and region are what is asked for. A crash at any
-/// point leaves nothing that the next call does not find by name.
+/// Already done: a volume of that name whose size, region and source are what is asked for. A crash
+/// at any point leaves nothing that the next call does not find: the volume by its name, the
+/// snapshot of a clone by its source.
 ///
 /// # Errors
 /// `Conflict` when the name is taken by a volume that is not what is asked for, `OutOfRange` for
-/// sizes the storage cannot make, `Invalid` without a region. As long as it is not known that
-/// nothing of that name was made, the error is `Unavailable`: a final answer would leave it behind.
+/// sizes the storage cannot make, `Invalid` without a region, `NotFound` without the source,
+/// `Exhausted` when the source is in no region that will do. As long as it is not known that nothing
+/// of that name was made, or once it was, the error is `Unavailable`: a final answer would leave it
+/// behind.
 pub async fn create(controller: &Controller, request: CreateRequest) -> Result<Volume> {
     let backend = &controller.backend;
     // Asked before anything else, so that a request that cannot be met makes no call at all.
-    let spec = plan_new(controller, &request, backend.sizes())?;
-
-    if let Some(volume) = decide(&request, backend.find(&request.name).await?)? {
-        return Ok(volume);
+    let size = backend.sizes().choose(request.size, controller.default_size)?;
+    let Some(source) = &request.source else {
+        let region = region(controller, &request.requirement)?;
+        return match decide(&request, backend.find(&request.name).await?)? {
+            Some(volume) => Ok(volume),
+            None => make(controller, &request, &spec(&request, size, region)).await,
+        };
+    };
+    let found = decide(&request, backend.find(&request.name).await?)?;
+    match source {
+        ContentSource::Snapshot(id) => content::restore(controller, &request, id, found).await,
+        ContentSource::Volume(id) => clone::clone(controller, &request, id, found).await,
     }
-    let error = match backend.create(&spec).await {
+}
+
+/// Where a volume without content is made.
+fn region<'a>(controller: &'a Controller, requirement: &'a Requirement) -> Result<&'a Region> {
+    requirement.choose(controller.default_region.as_ref()).ok_or_else(|| {
+        Error::invalid(
+            "no region: the request names none and the controller has no default (--region)",
+        )
+    })
+}
+
+/// What would be made, still without content.
+fn spec(request: &CreateRequest, size: Bytes, region: &Region) -> VolumeSpec {
+    VolumeSpec {
+        name: request.name.clone(),
+        size,
+        region: region.clone(),
+        content: None,
+        labels: request.labels.clone(),
+    }
+}
+
+/// Makes the volume. It is known that none of its name showed a moment ago.
+async fn make(
+    controller: &Controller,
+    request: &CreateRequest,
+    spec: &VolumeSpec,
+) -> Result<Volume> {
+    let backend = &controller.backend;
+    let error = match backend.create(spec).await {
         Ok(volume) => return Ok(volume),
         Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
         Err(error) => error,
     };
     // Somebody was quicker, or an earlier try of ours was and did not show yet: before anything
     // final is said, what is there decides.
-    match decide(&request, backend.find(&request.name).await?)? {
+    match decide(request, backend.find(&request.name).await?)? {
         Some(volume) => Ok(volume),
         None => Err(match error.kind() {
             ErrorKind::Conflict => error
@@ -56,36 +105,31 @@ pub async fn create(controller: &Controller, request: CreateRequest) -> Result<V
     }
 }
 
-/// What would be made.
-fn plan_new(
-    controller: &Controller,
-    request: &CreateRequest,
-    sizes: SizeRule,
-) -> Result<VolumeSpec> {
-    let size: Bytes = sizes.choose(request.size, controller.default_size)?;
-    let region: &Region =
-        request.requirement.choose(controller.default_region.as_ref()).ok_or_else(|| {
-            Error::invalid(
-                "no region: the request names none and the controller has no default (--region)",
-            )
-        })?;
-    Ok(VolumeSpec { name: request.name.clone(), size, region: region.clone() })
-}
-
-/// Whether what was found is what is asked for; `None` when there is nothing.
+/// Whether what was found is what is asked for; `None` when there is nothing. One that was made of
+/// something may still be smaller: it grows after it was made.
 fn decide(request: &CreateRequest, found: Option<Volume>) -> Result<Option<Volume>> {
     let Some(volume) = found else { return Ok(None) };
-    if let Some(range) = request.size.filter(|range| !range.contains(volume.size)) {
-        return Err(Error::conflict(format!(
-            "volume {} was made under the name {:?} with {}, but {range} is asked for",
-            volume.id, request.name, volume.size
-        )));
+    let conflict = |what: String| {
+        let (id, name) = (&volume.id, &request.name);
+        Err(Error::conflict(format!("volume {id} was made under the name {name:?} {what}")))
+    };
+    if volume.source != request.source {
+        let named = |source: &Option<ContentSource>| match source {
+            None => "empty".to_owned(),
+            Some(source) => format!("of {source}"),
+        };
+        let (there, asked) = (named(&volume.source), named(&request.source));
+        return conflict(format!("{there}, but one {asked} is asked for"));
+    }
+    let fits = |range: &SizeRange| {
+        range.contains(volume.size)
+            || volume.source.is_some() && range.limit().is_none_or(|limit| volume.size <= limit)
+    };
+    if let Some(range) = request.size.filter(|range| !fits(range)) {
+        return conflict(format!("with {}, but {range} is asked for", volume.size));
     }
     if !request.requirement.allows(&volume.region) {
-        return Err(Error::conflict(format!(
-            "volume {} was made under the name {:?} in region {}, which the request does not allow",
-            volume.id, request.name, volume.region
-        )));
+        return conflict(format!("in region {}, which the request does not allow", volume.region));
     }
     Ok(Some(volume))
 }
@@ -93,7 +137,7 @@ fn decide(request: &CreateRequest, found: Option<Volume>) -> Result<Option<Volum
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::volume::VolumeId;
+    use crate::volume::{SnapshotId, VolumeId};
 
     fn volume(gib: u64, region: &str) -> Volume {
         Volume {
@@ -103,6 +147,7 @@ mod tests {
             region: Region::new(region).expect("a slug"),
             attached: Vec::new(),
             made_blank: true,
+            source: None,
         }
     }
 
@@ -114,6 +159,8 @@ mod tests {
                 requisite: regions.iter().map(|r| Region::new(*r).expect("a slug")).collect(),
                 preferred: Vec::new(),
             },
+            source: None,
+            labels: Labels::default(),
         }
     }
 
@@ -129,6 +176,23 @@ mod tests {
         ] {
             let error = decide(&request, Some(volume)).expect_err("does not fit");
             assert_eq!(error.kind(), ErrorKind::Conflict);
+        }
+    }
+
+    #[test]
+    fn a_volume_made_of_something_else_is_not_what_is_asked_for_and_one_still_small_is() {
+        let snapshot = |id: &str| Some(ContentSource::Snapshot(SnapshotId::new(id).expect("id")));
+        let of = |source| Volume { source, ..volume(10, "ams1") };
+        let asked = |source| CreateRequest { source, ..request(20, 30, &[]) };
+        assert!(decide(&asked(snapshot("s")), Some(of(snapshot("s")))).is_ok(), "it has to grow");
+        for (request, volume) in [
+            (asked(snapshot("s")), of(snapshot("t"))),
+            (asked(snapshot("s")), of(None)),
+            (asked(None), of(snapshot("s"))),
+            (asked(snapshot("s")), Volume { source: snapshot("s"), ..volume(40, "ams1") }),
+        ] {
+            let error = decide(&request, Some(volume)).expect_err("does not fit");
+            assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
         }
     }
 }

@@ -67,6 +67,7 @@ mod tests {
             region: Region::new("ams1").expect("a slug"),
             attached: node.map(|node| NodeId::new(node).expect("an id")).into_iter().collect(),
             made_blank: true,
+            source: None,
         }
     }
 

@@ -6,31 +6,39 @@ use tracing::{Instrument, Span, info_span};
 
 use super::status::{answer, not_offered};
 use super::{decode, encode};
-use crate::controller::{self, Controller, CreateRequest, GrowRequest, ListRequest, Lists};
+use crate::controller::{self, Controller, CreateRequest, GrowRequest, Lists};
 use crate::error::{Error, Result};
 use crate::operation::{Key, Operations};
-use crate::volume::{Locator, NodeId, Parameters, TopologyKey, Volume, VolumeId, VolumeName};
+use crate::volume::{
+    Labels, NodeId, Parameters, Snapshot, TopologyKey, Volume, VolumeId, VolumeName,
+};
+
+mod read;
+mod snapshot;
 
 type Answer<T> = std::result::Result<Response<T>, Status>;
 
 /// The Controller service.
 pub struct ControllerService {
     controller: Controller,
-    lists: Lists,
+    volumes: Lists<Volume>,
+    snapshots: Lists<Snapshot>,
     operations: Operations,
     key: TopologyKey,
 }
 
 impl ControllerService {
-    /// The service over this controller.
+    /// The service over this controller. `origin` is a random number of this process, part of the
+    /// tokens of its lists.
     #[must_use]
     pub fn new(
         controller: Controller,
-        lists: Lists,
+        origin: u64,
         operations: Operations,
         key: TopologyKey,
     ) -> Self {
-        Self { controller, lists, operations, key }
+        let (volumes, snapshots) = (Lists::new(origin), Lists::new(origin));
+        Self { controller, volumes, snapshots, operations, key }
     }
 
     async fn create(&self, request: Request<pb::CreateVolumeRequest>) -> Result<Volume> {
@@ -45,14 +53,11 @@ impl ControllerService {
                 "mutable parameter {key:?} is not known; volumes of this driver have none"
             )));
         }
-        if request.volume_content_source.is_some() {
-            return Err(Error::invalid(
-                "volume_content_source: this driver makes empty volumes only",
-            ));
-        }
         let create = CreateRequest {
             size: decode::size_range(request.capacity_range)?,
             requirement: decode::requirement(request.accessibility_requirements, &self.key)?,
+            source: decode::content_source(request.volume_content_source)?,
+            labels: Labels::default(),
             name,
         };
         let key = Key::Name(create.name.to_string());
@@ -157,57 +162,6 @@ impl ControllerService {
         })
     }
 
-    async fn get(&self, id: &VolumeId) -> Result<Volume> {
-        let found = self.controller.backend.get(id).await?;
-        found.ok_or_else(|| Error::not_found(format!("there is no volume {id}")))
-    }
-
-    async fn validate(
-        &self,
-        request: pb::ValidateVolumeCapabilitiesRequest,
-    ) -> Result<pb::ValidateVolumeCapabilitiesResponse> {
-        let id = decode::volume_id(request.volume_id)?;
-        let capabilities = decode::capabilities(request.volume_capabilities.clone())?;
-        let volume = self.get(&id).await?;
-        let context = decode::context(request.volume_context.clone());
-        let fits = decode::check_together(&capabilities)
-            .and_then(|()| Parameters::parse(&request.parameters.clone().into_iter().collect()))
-            .and_then(|_| {
-                let publish = volume.locator().publish_context();
-                Locator::from_contexts(&id, &publish, &context)
-            });
-        Ok(match fits {
-            Ok(_) => pb::ValidateVolumeCapabilitiesResponse {
-                confirmed: Some(pb::validate_volume_capabilities_response::Confirmed {
-                    volume_context: request.volume_context,
-                    volume_capabilities: request.volume_capabilities,
-                    parameters: request.parameters,
-                    mutable_parameters: Default::default(),
-                }),
-                message: String::new(),
-            },
-            Err(error) => {
-                pb::ValidateVolumeCapabilitiesResponse { confirmed: None, message: error.chain() }
-            }
-        })
-    }
-
-    async fn list(&self, request: pb::ListVolumesRequest) -> Result<pb::ListVolumesResponse> {
-        use pb::list_volumes_response::{Entry, VolumeStatus};
-
-        let limit = decode::limit(request.max_entries)?;
-        let token = Some(request.starting_token).filter(|token| !token.is_empty());
-        let page = self.lists.page(&self.controller, &ListRequest { limit, token }).await?;
-        let entries = page.volumes.iter().map(|volume| Entry {
-            volume: Some(encode::volume(volume, &self.key)),
-            status: Some(VolumeStatus { published_node_ids: encode::published_nodes(volume) }),
-        });
-        Ok(pb::ListVolumesResponse {
-            entries: entries.collect(),
-            next_token: page.next.unwrap_or_default(),
-        })
-    }
-
     /// What is offered, read off what the backend answers to.
     fn capabilities(&self) -> Vec<pb::controller_service_capability::rpc::Type> {
         use pb::controller_service_capability::rpc::Type;
@@ -220,6 +174,14 @@ impl ControllerService {
         ];
         if backend.attach().is_some() {
             types.extend([Type::PublishUnpublishVolume, Type::ListVolumesPublishedNodes]);
+        }
+        if backend.snapshots().is_some() {
+            types.extend([
+                Type::CreateDeleteSnapshot,
+                Type::ListSnapshots,
+                Type::GetSnapshot,
+                Type::CloneVolume,
+            ]);
         }
         if backend.grow().is_some() {
             types.push(Type::ExpandVolume);
@@ -349,30 +311,36 @@ impl pb::controller_server::Controller for ControllerService {
 
     async fn create_snapshot(
         &self,
-        _: Request<pb::CreateSnapshotRequest>,
+        request: Request<pb::CreateSnapshotRequest>,
     ) -> Answer<pb::CreateSnapshotResponse> {
-        not_offered("CreateSnapshot")
+        let made = self.snapshot(request).await;
+        answer(made.map(|snapshot| pb::CreateSnapshotResponse {
+            snapshot: Some(encode::snapshot(&snapshot, &self.key)),
+        }))
     }
 
     async fn delete_snapshot(
         &self,
-        _: Request<pb::DeleteSnapshotRequest>,
+        request: Request<pb::DeleteSnapshotRequest>,
     ) -> Answer<pb::DeleteSnapshotResponse> {
-        not_offered("DeleteSnapshot")
+        answer(self.drop_snapshot(request).await.map(|()| pb::DeleteSnapshotResponse {}))
     }
 
     async fn list_snapshots(
         &self,
-        _: Request<pb::ListSnapshotsRequest>,
+        request: Request<pb::ListSnapshotsRequest>,
     ) -> Answer<pb::ListSnapshotsResponse> {
-        not_offered("ListSnapshots")
+        answer(self.list_of_snapshots(request.into_inner()).await)
     }
 
     async fn get_snapshot(
         &self,
-        _: Request<pb::GetSnapshotRequest>,
+        request: Request<pb::GetSnapshotRequest>,
     ) -> Answer<pb::GetSnapshotResponse> {
-        not_offered("GetSnapshot")
+        let found = self.one_snapshot(request.into_inner().snapshot_id).await;
+        answer(found.map(|snapshot| pb::GetSnapshotResponse {
+            snapshot: Some(encode::snapshot(&snapshot, &self.key)),
+        }))
     }
 
     async fn controller_modify_volume(

@@ -11,8 +11,8 @@ use tonic::metadata::MetadataMap;
 
 use crate::error::{Error, Result};
 use crate::volume::{
-    AccessMode, AccessType, Capability, Context, NodeId, Requirement, SizeRange, TopologyKey,
-    VolumeId,
+    AccessMode, AccessType, Capability, ContentSource, Context, NodeId, Requirement, SizeRange,
+    SnapshotId, TopologyKey, VolumeId,
 };
 
 /// How long before the caller's own deadline an answer goes out.
@@ -41,6 +41,37 @@ pub(super) fn volume_id(text: String) -> Result<VolumeId> {
 
 pub(super) fn node_id(text: String) -> Result<NodeId> {
     NodeId::new(text).map_err(|error| error.context("node_id"))
+}
+
+pub(super) fn snapshot_id(text: String) -> Result<SnapshotId> {
+    SnapshotId::new(text).map_err(|error| error.context("snapshot_id"))
+}
+
+/// An id of a list's filter, if it is set.
+pub(super) fn filter<T>(
+    text: String,
+    parse: impl FnOnce(String) -> Result<T>,
+) -> Result<Option<T>> {
+    if text.is_empty() { Ok(None) } else { parse(text).map(Some) }
+}
+
+/// What the content of a new volume is to come from.
+pub(super) fn content_source(
+    source: Option<pb::VolumeContentSource>,
+) -> Result<Option<ContentSource>> {
+    use pb::volume_content_source::Type;
+
+    let Some(source) = source else { return Ok(None) };
+    let source = match source.r#type {
+        None => {
+            return Err(Error::invalid("volume_content_source names no snapshot and no volume"));
+        }
+        Some(Type::Snapshot(snapshot)) => {
+            ContentSource::Snapshot(snapshot_id(snapshot.snapshot_id)?)
+        }
+        Some(Type::Volume(volume)) => ContentSource::Volume(volume_id(volume.volume_id)?),
+    };
+    Ok(Some(source))
 }
 
 /// A path at which a volume is looked for. Where nothing can be published, nothing is found, so

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use ghost_csi as pb;
 
-use crate::volume::{Bytes, Context, Region, TopologyKey, Volume};
+use crate::volume::{Bytes, ContentSource, Context, Region, Snapshot, TopologyKey, Volume};
 
 /// A size as CSI has it: signed. Sizes above the signed range do not occur; they would be the largest.
 pub(super) fn bytes(size: Bytes) -> i64 {
@@ -26,8 +26,35 @@ pub(super) fn volume(volume: &Volume, key: &TopologyKey) -> pb::Volume {
         capacity_bytes: bytes(volume.size),
         volume_id: volume.id.to_string(),
         volume_context: context(volume.locator().volume_context()),
-        content_source: None,
+        content_source: volume.source.as_ref().map(content_source),
         accessible_topology: vec![topology(&volume.region, key)],
+    }
+}
+
+fn content_source(source: &ContentSource) -> pb::VolumeContentSource {
+    use pb::volume_content_source::{SnapshotSource, Type, VolumeSource};
+
+    let source = match source {
+        ContentSource::Snapshot(id) => {
+            Type::Snapshot(SnapshotSource { snapshot_id: id.to_string() })
+        }
+        ContentSource::Volume(id) => Type::Volume(VolumeSource { volume_id: id.to_string() }),
+    };
+    pb::VolumeContentSource { r#type: Some(source) }
+}
+
+pub(super) fn snapshot(snapshot: &Snapshot, key: &TopologyKey) -> pb::Snapshot {
+    pb::Snapshot {
+        size_bytes: bytes(snapshot.size),
+        snapshot_id: snapshot.id.to_string(),
+        source_volume_id: snapshot.source.to_string(),
+        creation_time: Some(pb::Timestamp {
+            seconds: snapshot.created.as_second(),
+            nanos: snapshot.created.subsec_nanosecond(),
+        }),
+        ready_to_use: snapshot.is_ready(),
+        group_snapshot_id: String::new(),
+        accessible_topology: vec![topology(&snapshot.region, key)],
     }
 }
 

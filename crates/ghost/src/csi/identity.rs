@@ -5,6 +5,7 @@ use tonic::{Request, Response, Status};
 
 use super::node::NodeIdentity;
 use super::status::answer;
+use crate::controller::Controller;
 use crate::error::{Error, Result};
 
 /// What the plugin says of itself.
@@ -52,19 +53,22 @@ pub struct IdentityService {
     /// On a node: who it is, once that is known.
     node: Option<NodeIdentity>,
     grows: bool,
+    snapshots: bool,
 }
 
 impl IdentityService {
-    /// The service of a controller, whose volumes can grow or not.
+    /// The service of this controller.
     #[must_use]
-    pub fn of_controller(plugin: Plugin, grows: bool) -> Self {
-        Self { plugin, node: None, grows }
+    pub fn of_controller(plugin: Plugin, controller: &Controller) -> Self {
+        let backend = &controller.backend;
+        let (grows, snapshots) = (backend.grow().is_some(), backend.snapshots().is_some());
+        Self { plugin, node: None, grows, snapshots }
     }
 
     /// The service of a node.
     #[must_use]
     pub fn of_node(plugin: Plugin, node: NodeIdentity) -> Self {
-        Self { plugin, node: Some(node), grows: true }
+        Self { plugin, node: Some(node), grows: true, snapshots: true }
     }
 }
 
@@ -95,6 +99,9 @@ impl pb::identity_server::Identity for IdentityService {
             service(Service::ControllerService),
             service(Service::VolumeAccessibilityConstraints),
         ];
+        if self.snapshots {
+            types.push(service(Service::SnapshotAccessibilityConstraints));
+        }
         if self.grows {
             types.push(Type::VolumeExpansion(plugin_capability::VolumeExpansion {
                 r#type: Expansion::Online.into(),

@@ -63,6 +63,14 @@ text_type!(
     VolumeName, "the volume name", STRING_LIMIT
 );
 text_type!(
+    /// The storage's id of a snapshot; any text that is not empty may be one.
+    SnapshotId, "the snapshot id", STRING_LIMIT
+);
+text_type!(
+    /// The orchestrator's name for a snapshot that it wants made: any UTF-8 of at most 128 bytes.
+    SnapshotName, "the snapshot name", STRING_LIMIT
+);
+text_type!(
     /// The storage's id of a machine; any text that is not empty may be one.
     NodeId, "the node id", NODE_ID_LIMIT
 );

@@ -16,4 +16,5 @@ mod process;
 mod requests;
 mod resume;
 mod secrets;
+mod snapshots;
 mod world;

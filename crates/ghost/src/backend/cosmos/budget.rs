@@ -71,6 +71,11 @@ impl Budget {
     }
 }
 
+/// The pause that a refusal asks for.
+pub(super) fn pause(headers: &HeaderMap, now: jiff::Timestamp) -> Duration {
+    retry_after(headers, now.as_second()).unwrap_or(UNNAMED_WAIT).min(LONGEST_WAIT)
+}
+
 /// The wait that `Retry-After` names, in seconds or as a date.
 fn retry_after(headers: &HeaderMap, unix_now: i64) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::budget::Budget;
+use super::budget::{self, Budget};
 use super::error::ApiError;
 use super::exchange::{Exchange, Failure, Request, Response};
 use super::token::TokenFile;
@@ -55,20 +55,29 @@ pub(super) struct Call {
     path: String,
     body: Option<Vec<u8>>,
     repeatable: bool,
+    /// Whether "too many requests" may be said of this route alone.
+    own_pause: bool,
 }
 
 impl Call {
     pub(super) fn get(route: &'static str, path: String) -> Self {
-        Self { method: Method::GET, route, path, body: None, repeatable: true }
+        Self { method: Method::GET, route, path, body: None, repeatable: true, own_pause: false }
     }
 
     pub(super) fn delete(route: &'static str, path: String) -> Self {
-        Self { method: Method::DELETE, route, path, body: None, repeatable: true }
+        Self { method: Method::DELETE, route, path, body: None, repeatable: true, own_pause: false }
     }
 
     pub(super) fn post(route: &'static str, path: String, body: &impl Serialize) -> Self {
         let body = serde_json::to_vec(body).expect("our own wire types are always JSON");
-        Self { method: Method::POST, route, path, body: Some(body), repeatable: false }
+        let body = Some(body);
+        Self { method: Method::POST, route, path, body, repeatable: false, own_pause: false }
+    }
+
+    /// The same, where the cloud may demand a pause between two calls about the same thing: then it
+    /// is not sent again, and all other calls go on.
+    pub(super) fn with_own_pause(self) -> Self {
+        Self { own_pause: true, ..self }
     }
 
     fn describe(&self) -> String {
@@ -122,6 +131,10 @@ impl<E: Exchange> Client<E> {
                         }
                         None => return Err(self.answer(&call, &response)),
                     }
+                }
+                Ok(response) if response.status == 429 && call.own_pause => {
+                    let wait = budget::pause(&response.headers, jiff::Timestamp::now());
+                    return Err(ApiError::Pause { call: call.describe(), wait });
                 }
                 // The budget is closed by now for as long as the cloud says.
                 Ok(response) if response.status == 429 => {
@@ -185,8 +198,10 @@ impl<E: Exchange> Client<E> {
             Ok(response) => {
                 tracing::debug!(request = call.describe(), status, millis, "the cloud answered");
                 let unix_now = jiff::Timestamp::now().as_second();
+                // A pause of this route alone tells nothing of the budget.
+                let counts = if status == 429 && call.own_pause { 200 } else { status };
                 let learnt =
-                    self.budget().learn(status, &response.headers, Instant::now(), unix_now);
+                    self.budget().learn(counts, &response.headers, Instant::now(), unix_now);
                 if let Some(remaining) = learnt {
                     self.meter.remaining(remaining);
                 }

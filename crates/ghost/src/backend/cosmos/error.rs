@@ -33,6 +33,14 @@ pub(super) enum ApiError {
         /// How long.
         wait: Duration,
     },
+    /// The cloud wants a pause before this may be done again; it was not done.
+    #[error("the cloud wants a pause before {call}; it may be sent again in {} s", .wait.as_secs())]
+    Pause {
+        /// The call.
+        call: String,
+        /// How long.
+        wait: Duration,
+    },
     /// The cloud answered with an error in its own form.
     #[error("{call}: {status} {id}: {message}{}", request_id_text(.request_id.as_deref()))]
     Answer {
@@ -103,6 +111,7 @@ impl ApiError {
             Self::NotSent { .. }
             | Self::NoAnswer { .. }
             | Self::Budget { .. }
+            | Self::Pause { .. }
             | Self::Foreign { .. } => ErrorKind::Unavailable,
             Self::Answer { status, .. } => match status {
                 400 => ErrorKind::Invalid,

@@ -1,11 +1,11 @@
-//! The list of all volumes of the account, whole or not at all.
+//! The lists of all volumes and of all snapshots, whole or not at all.
 //!
-//! The API's pages are numbered, so a volume that comes or goes while they are read shifts the
+//! The API's pages are numbered, so an entry that comes or goes while they are read shifts the
 //! others, and one could be missed. A walk through the pages is believed when nothing shows that
-//! this happened: the total stayed the same, every page was as full as it says, and no volume was
-//! seen twice. One thing those signs cannot show: one volume deleted and another made meanwhile. So
-//! a walk with a volume that may have been made since it began is believed only when the walk before
-//! it saw the very same volumes. A list of one page cannot shift.
+//! this happened: the total stayed the same, every page was as full as it says, and no entry was
+//! seen twice. One thing those signs cannot show: one entry deleted and another made meanwhile. So
+//! a walk with an entry that may have been made since it began is believed only when the walk before
+//! it saw the very same entries. A list of one page cannot shift.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -14,6 +14,7 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt as _};
 use jiff::Timestamp;
 use reqwest::header::DATE;
+use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::client::{Call, Client};
@@ -22,7 +23,7 @@ use super::exchange::{Exchange, Response};
 use super::wire;
 use crate::error::{Error, Result};
 
-/// The most volumes of one page (the API's limit).
+/// The most entries of one page (the API's limit).
 pub(super) const PAGE: u64 = 200;
 /// How many pages are asked for at once, once it is known how many there are.
 const AT_ONCE: usize = 4;
@@ -31,12 +32,12 @@ const WALKS: usize = 5;
 /// How long a creation of our own is remembered. The API's times have whole seconds.
 const RECENT: Duration = Duration::from_secs(5);
 
-/// The volumes that this process made a moment ago: certainly before any walk that begins now.
+/// What this process made a moment ago: certainly before any walk that begins now.
 #[derive(Debug, Default)]
 pub(super) struct Recent(Mutex<VecDeque<(Instant, String)>>);
 
 impl Recent {
-    /// Remembers that a volume has been made.
+    /// Remembers that this has been made.
     pub(super) fn made(&self, id: &str) {
         let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         recent.push_back((Instant::now(), id.to_owned()));
@@ -51,81 +52,150 @@ impl Recent {
     }
 }
 
+/// What the API lists in pages.
+pub(super) trait Entry: Send + Sized {
+    /// A page of them.
+    type Page: DeserializeOwned;
+
+    /// The entries of a page, and how many there are on all pages.
+    fn take(page: Self::Page) -> (Vec<Self>, u64);
+
+    fn id(&self) -> &str;
+
+    fn created_at(&self) -> Option<&str>;
+}
+
+impl Entry for wire::Volume {
+    type Page = wire::VolumesBody;
+
+    fn take(page: Self::Page) -> (Vec<Self>, u64) {
+        (page.volumes, page.meta.total)
+    }
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn created_at(&self) -> Option<&str> {
+        self.created_at.as_deref()
+    }
+}
+
+impl Entry for wire::Snapshot {
+    type Page = wire::SnapshotsBody;
+
+    fn take(page: Self::Page) -> (Vec<Self>, u64) {
+        (page.snapshots, page.meta.total)
+    }
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn created_at(&self) -> Option<&str> {
+        self.created_at.as_deref()
+    }
+}
+
+/// Which list is read.
+#[derive(Debug)]
+pub(super) struct Which {
+    /// The route's template.
+    pub(super) route: &'static str,
+    /// The path with what of its query is not the page.
+    pub(super) path: String,
+}
+
 /// Every volume of the account, each once.
 ///
 /// # Errors
 /// `Unavailable` when the list changed during every walk through its pages.
-pub(super) async fn all<E: Exchange>(
+pub(super) async fn volumes<E: Exchange>(
     client: &Client<E>,
     recent: &Recent,
 ) -> Result<Vec<wire::Volume>> {
+    let which = Which { route: "/v2/volumes", path: "/v2/volumes?".to_owned() };
+    all(client, recent, &which).await
+}
+
+/// Every entry of the list, each once.
+///
+/// # Errors
+/// `Unavailable` when the list changed during every walk through its pages.
+pub(super) async fn all<E: Exchange, T: Entry>(
+    client: &Client<E>,
+    recent: &Recent,
+    which: &Which,
+) -> Result<Vec<T>> {
     let mut before: Option<BTreeSet<String>> = None;
     for _ in 0..WALKS {
         let own = recent.ids();
-        match walk(client, &own).await? {
-            Walk::Sound(volumes) => return Ok(volumes),
-            Walk::Doubtful(volumes) => {
-                let ids = volumes.iter().map(|volume| volume.id.clone()).collect();
+        match walk(client, which, &own).await? {
+            Walk::Sound(entries) => return Ok(entries),
+            Walk::Doubtful(entries) => {
+                let ids = entries.iter().map(|entry: &T| entry.id().to_owned()).collect();
                 if before.as_ref() == Some(&ids) {
-                    return Ok(volumes);
+                    return Ok(entries);
                 }
                 before = Some(ids);
             }
             Walk::Shifted => before = None,
         }
-        tracing::debug!("volumes came or went while they were listed; listing again");
+        tracing::debug!(?which, "entries came or went while they were listed; listing again");
     }
     Err(Error::unavailable(format!(
-        "the cloud's list of volumes changed during each of {WALKS} tries to read it whole"
+        "the cloud's list of {} changed during each of {WALKS} tries to read it whole",
+        which.route
     )))
 }
 
-enum Walk {
+enum Walk<T> {
     /// Nothing shifted.
-    Sound(Vec<wire::Volume>),
-    /// A volume may have been made since the walk began.
-    Doubtful(Vec<wire::Volume>),
+    Sound(Vec<T>),
+    /// An entry may have been made since the walk began.
+    Doubtful(Vec<T>),
     /// Something did shift.
     Shifted,
 }
 
-async fn walk<E: Exchange>(
+async fn walk<E: Exchange, T: Entry>(
     client: &Client<E>,
+    which: &Which,
     own: &BTreeSet<String>,
-) -> std::result::Result<Walk, ApiError> {
-    let (began, first) = page(client, 1).await?;
-    let total = first.meta.total;
+) -> std::result::Result<Walk<T>, ApiError> {
+    let (began, first) = page::<E, T>(client, which, 1).await?;
+    let (mut entries, total) = T::take(first);
     let pages = total.div_ceil(PAGE).max(1);
-    if u64::try_from(first.volumes.len()) != Ok(total.min(PAGE)) {
+    if u64::try_from(entries.len()) != Ok(total.min(PAGE)) {
         return Ok(Walk::Shifted);
     }
     if pages == 1 {
-        return Ok(Walk::Sound(first.volumes));
+        return Ok(Walk::Sound(entries));
     }
-    let mut volumes = first.volumes;
-    let mut further = stream::iter(2..=pages).map(|number| page(client, number)).buffered(AT_ONCE);
+    let further = stream::iter(2..=pages).map(|number| page::<E, T>(client, which, number));
+    let mut further = further.buffered(AT_ONCE);
     let mut number = 1;
     while let Some(answer) = further.next().await {
-        let (_, body) = answer?;
+        let (more, total_now) = T::take(answer?.1);
         number += 1;
-        volumes.extend(body.volumes);
+        entries.extend(more);
         let read = total.min(number * PAGE);
-        if body.meta.total != total || u64::try_from(volumes.len()) != Ok(read) {
+        if total_now != total || u64::try_from(entries.len()) != Ok(read) {
             return Ok(Walk::Shifted);
         }
     }
-    let ids: BTreeSet<&str> = volumes.iter().map(|volume| volume.id.as_str()).collect();
-    if ids.len() != volumes.len() {
+    let ids: BTreeSet<&str> = entries.iter().map(Entry::id).collect();
+    if ids.len() != entries.len() {
         return Ok(Walk::Shifted);
     }
     let doubtful =
-        volumes.iter().any(|volume| may_be_new(volume, began) && !own.contains(&volume.id));
-    Ok(if doubtful { Walk::Doubtful(volumes) } else { Walk::Sound(volumes) })
+        entries.iter().any(|entry| may_be_new(entry, began) && !own.contains(entry.id()));
+    Ok(if doubtful { Walk::Doubtful(entries) } else { Walk::Sound(entries) })
 }
 
-/// Whether the volume may have been made since then; when either time is not told, it may.
-fn may_be_new(volume: &wire::Volume, began: Option<Timestamp>) -> bool {
-    let made = volume.created_at.as_deref().and_then(|text| text.parse::<Timestamp>().ok());
+/// Whether the entry may have been made since then; when either time is not told, it may.
+fn may_be_new(entry: &impl Entry, began: Option<Timestamp>) -> bool {
+    let made = entry.created_at().and_then(|text| text.parse::<Timestamp>().ok());
     match (made, began) {
         (Some(made), Some(began)) => made.as_second() >= began.as_second(),
         _ => true,
@@ -133,12 +203,14 @@ fn may_be_new(volume: &wire::Volume, began: Option<Timestamp>) -> bool {
 }
 
 /// One page, and the cloud's own time when it answered.
-async fn page<E: Exchange>(
+async fn page<E: Exchange, T: Entry>(
     client: &Client<E>,
+    which: &Which,
     number: u64,
-) -> std::result::Result<(Option<Timestamp>, wire::VolumesBody), ApiError> {
-    let path = format!("/v2/volumes?per_page={PAGE}&page={number}");
-    let response = client.call(Call::get("/v2/volumes", path.clone())).await?;
+) -> std::result::Result<(Option<Timestamp>, T::Page), ApiError> {
+    let separator = if which.path.ends_with('?') { "" } else { "&" };
+    let path = format!("{}{separator}per_page={PAGE}&page={number}", which.path);
+    let response = client.call(Call::get(which.route, path.clone())).await?;
     let body = serde_json::from_slice(&response.body).map_err(|error| ApiError::Foreign {
         call: format!("GET {path}"),
         status: response.status,
@@ -171,8 +243,8 @@ mod tests {
             json!({ "id": format!("v-{id}"), "name": name, "size_gigabytes": 1, "region": region,
                 "created_at": made })
         };
-        let volumes: Vec<_> = ids.map(volume).collect();
-        json!({ "volumes": volumes, "meta": { "total": total } }).to_string()
+        let page: Vec<_> = ids.map(volume).collect();
+        json!({ "volumes": page, "meta": { "total": total } }).to_string()
     }
 
     /// Reads a list whose pages are played, told their number and that of the walk.
@@ -188,7 +260,7 @@ mod tests {
             }
             played(count.load(Ordering::SeqCst), number)
         }));
-        let listed = all(&client, &Recent::default()).await;
+        let listed = volumes(&client, &Recent::default()).await;
         (listed, walks.load(Ordering::SeqCst))
     }
 

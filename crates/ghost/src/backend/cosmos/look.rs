@@ -77,7 +77,7 @@ async fn serve<E: Exchange>(
     let ids: BTreeSet<&VolumeId> = asked.iter().map(|(id, _)| id).collect();
     let mut listed = BTreeMap::new();
     if u64::try_from(ids.len()).is_ok_and(|wanted| wanted > pages.0) {
-        match list::all(client, recent).await {
+        match list::volumes(client, recent).await {
             Ok(volumes) => {
                 pages.0 = u64::try_from(volumes.len()).map_or(1, |n| n.div_ceil(PAGE).max(1));
                 listed = volumes.into_iter().map(|volume| (volume.id.clone(), volume)).collect();

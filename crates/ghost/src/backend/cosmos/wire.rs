@@ -22,6 +22,20 @@ impl Volume {
 }
 
 #[derive(Clone, Debug, Deserialize)]
+pub(super) struct Snapshot {
+    pub(super) id: String,
+    pub(super) name: String,
+    /// The volume's id.
+    pub(super) resource_id: String,
+    #[serde(default)]
+    pub(super) regions: Vec<String>,
+    /// The size of a volume that is made of it; `size_gigabytes` is what it takes up.
+    pub(super) min_disk_size: u64,
+    pub(super) created_at: Option<String>,
+    pub(super) tags: Option<Vec<String>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
 pub(super) struct Region {
     pub(super) slug: String,
     #[serde(default = "yes")]
@@ -91,6 +105,17 @@ pub(super) struct VolumesBody {
 }
 
 #[derive(Debug, Deserialize)]
+pub(super) struct SnapshotBody {
+    pub(super) snapshot: Snapshot,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct SnapshotsBody {
+    pub(super) snapshots: Vec<Snapshot>,
+    pub(super) meta: Meta,
+}
+
+#[derive(Debug, Deserialize)]
 pub(super) struct ActionsBody {
     #[serde(default)]
     pub(super) actions: Vec<Action>,
@@ -120,7 +145,16 @@ pub(super) struct CreateVolume<'a> {
     pub(super) size_gigabytes: u64,
     pub(super) region: &'a str,
     pub(super) description: &'a str,
-    pub(super) tags: &'a [&'a str],
+    pub(super) tags: &'a [String],
+    /// The API ignores the size when this is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) snapshot_id: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct CreateSnapshot<'a> {
+    pub(super) name: &'a str,
+    pub(super) tags: &'a [String],
 }
 
 #[derive(Debug, Serialize)]

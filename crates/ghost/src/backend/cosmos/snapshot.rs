@@ -1,0 +1,208 @@
+//! Snapshots at the cloud.
+//!
+//! Two snapshots may have the same name there, and a list may lag behind. So whoever makes one looks
+//! first, and when the answer to the creation is lost, looks again until it shows.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::client::{Call, encoded};
+use super::error::ApiError;
+use super::exchange::Exchange;
+use super::list::{self, Which};
+use super::look::volume_path;
+use super::{Cosmos, TAG_GHOST, is_sendable, name, no_volume, wire};
+use crate::backend::Snapshots;
+use crate::error::{Error, ErrorKind, Result};
+use crate::volume::{
+    Bytes, CloneKey, Purpose, Region, Snapshot, SnapshotId, SnapshotName, SnapshotSpec, VolumeId,
+};
+
+/// Before the keys of the clones that a snapshot is there for.
+const TAG_CLONE: &str = "ghost:clone:";
+/// How long a snapshot is looked for whose creation got no answer: lists lag by a moment.
+const SETTLE: Duration = Duration::from_secs(3);
+/// The wait between two such looks.
+const SETTLE_WAIT: Duration = Duration::from_millis(500);
+
+#[async_trait]
+impl<E: Exchange> Snapshots for Cosmos<E> {
+    async fn find(&self, name: &SnapshotName) -> Result<Vec<Snapshot>> {
+        let cloud_name = name::cloud_name(self.options.cluster_id.as_ref(), name.as_str());
+        // Whatever the answer is, a look-up that failed says nothing of what there is.
+        let all = self.read_all(None).await.map_err(|error| {
+            error
+                .into_kind(ErrorKind::Unavailable)
+                .context(format_args!("cannot look for the snapshot {cloud_name:?}"))
+        })?;
+        let found = all.into_iter().filter(|snapshot| snapshot.name == cloud_name);
+        let mut found: Vec<Snapshot> =
+            found.map(|snapshot| domain(&snapshot)).collect::<Result<_>>()?;
+        found.sort_by(|a, b| (a.created, &a.id).cmp(&(b.created, &b.id)));
+        Ok(found)
+    }
+
+    async fn get(&self, id: &SnapshotId) -> Result<Option<Snapshot>> {
+        let Some(path) = path(id) else { return Ok(None) };
+        match self.client.json::<wire::SnapshotBody>(Call::get(ROUTE, path)).await {
+            Ok(body) => domain(&body.snapshot).map(Some),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn list(&self, source: Option<&VolumeId>) -> Result<Vec<Snapshot>> {
+        let own = |snapshot: &wire::Snapshot| {
+            let mut clusters =
+                tags(snapshot).filter_map(|tag| tag.strip_prefix(super::TAG_CLUSTER));
+            let wanted = self.options.cluster_id.as_ref().map(name::ClusterId::as_str);
+            clusters.next().is_none_or(|cluster| Some(cluster) == wanted)
+        };
+        let all = self.read_all(source).await?;
+        all.iter().filter(|snapshot| own(snapshot)).map(domain).collect()
+    }
+
+    async fn create(&self, spec: &SnapshotSpec) -> Result<Snapshot> {
+        if !is_sendable(&spec.source) {
+            return Err(no_volume(&spec.source));
+        }
+        let cluster = self.options.cluster_id.as_ref();
+        let name = name::cloud_name(cluster, spec.name.as_str());
+        let mut tags = vec![TAG_GHOST.to_owned()];
+        tags.extend(cluster.map(|cluster| format!("{}{}", super::TAG_CLUSTER, cluster.as_str())));
+        if let Purpose::Clones(keys) = &spec.purpose {
+            tags.extend(keys.iter().map(|key| format!("{TAG_CLONE}{}", key.as_str())));
+        }
+        tags.extend(spec.tags.iter().cloned());
+        let body = wire::CreateSnapshot { name: &name, tags: &tags };
+        let path = volume_path(&spec.source, "/snapshots");
+        // The cloud wants a pause between two snapshots of one volume, and says so with the status
+        // of a spent budget; that must not stop all other calls.
+        let call = Call::post("/v2/volumes/{id}/snapshots", path, &body).with_own_pause();
+        match self.client.json::<wire::SnapshotBody>(call).await {
+            Ok(body) => {
+                self.recent.made(&body.snapshot.id);
+                domain(&body.snapshot)
+            }
+            Err(error) if error.is_not_found() => Err(no_volume(&spec.source)),
+            Err(error @ (ApiError::NoAnswer { .. } | ApiError::Foreign { .. })) => {
+                self.settle(spec, error).await
+            }
+            Err(error) if error.status().is_some_and(|status| status >= 500) => {
+                self.settle(spec, error).await
+            }
+            Err(error) => Err(match error.status() {
+                Some(403) => error.meaning(
+                    ErrorKind::Exhausted,
+                    "the account may not have more snapshots, or the token may not make them",
+                ),
+                // It was well-formed, so it is the volume's state of the moment.
+                Some(409 | 422) => error.meaning(
+                    ErrorKind::Unavailable,
+                    format!("the cloud makes no snapshot of volume {} now", spec.source),
+                ),
+                _ => error.into(),
+            }),
+        }
+    }
+
+    async fn delete(&self, id: &SnapshotId) -> Result<()> {
+        let absent = || Error::not_found(format!("there is no snapshot {id} at the cloud"));
+        let path = path(id).ok_or_else(absent)?;
+        match self.client.call(Call::delete(ROUTE, path)).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_not_found() => Err(absent()),
+            Err(error) if error.is_refusal() => Err(error.meaning(
+                ErrorKind::Precondition,
+                format!("snapshot {id} cannot be deleted: the cloud says that it is in use"),
+            )),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+const ROUTE: &str = "/v2/snapshots/{id}";
+
+impl<E: Exchange> Cosmos<E> {
+    /// Every snapshot, or those of one volume. A volume that is gone may have left some.
+    async fn read_all(&self, source: Option<&VolumeId>) -> Result<Vec<wire::Snapshot>> {
+        if let Some(source) = source.filter(|source| is_sendable(source)) {
+            let which = Which {
+                route: "/v2/volumes/{id}/snapshots",
+                path: volume_path(source, "/snapshots?"),
+            };
+            match list::all(&self.client, &self.recent, &which).await {
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                answer => return answer,
+            }
+        }
+        let which =
+            Which { route: "/v2/snapshots", path: "/v2/snapshots?resource_type=volume".to_owned() };
+        let all: Vec<wire::Snapshot> = list::all(&self.client, &self.recent, &which).await?;
+        let wanted = |snapshot: &wire::Snapshot| {
+            source.is_none_or(|source| snapshot.resource_id == source.as_str())
+        };
+        Ok(all.into_iter().filter(wanted).collect())
+    }
+
+    /// Looks for the snapshot whose creation got no answer, until it shows or patience ends.
+    async fn settle(&self, spec: &SnapshotSpec, lost: ApiError) -> Result<Snapshot> {
+        let give_up = Instant::now() + SETTLE;
+        loop {
+            let fits =
+                |found: &Snapshot| found.source == spec.source && found.purpose == spec.purpose;
+            // A look that fails shows nothing, and no more.
+            let found = Snapshots::find(self, &spec.name).await.unwrap_or_default();
+            if let Some(snapshot) = found.into_iter().find(fits) {
+                return Ok(snapshot);
+            }
+            if Instant::now() + SETTLE_WAIT > give_up {
+                return Err(lost.meaning(
+                    ErrorKind::Unavailable,
+                    format!(
+                        "it is not known whether the snapshot of volume {} was made; the next call \
+                         looks for it",
+                        spec.source
+                    ),
+                ));
+            }
+            tokio::time::sleep(self.client.jitter(SETTLE_WAIT)).await;
+        }
+    }
+}
+
+/// The path of a snapshot, if its id can stand in one.
+fn path(id: &SnapshotId) -> Option<String> {
+    let sendable = !matches!(id.as_str(), "." | "..");
+    sendable.then(|| format!("/v2/snapshots/{}", encoded(id.as_str())))
+}
+
+fn tags(snapshot: &wire::Snapshot) -> impl Iterator<Item = &str> {
+    snapshot.tags.iter().flatten().map(String::as_str)
+}
+
+fn domain(snapshot: &wire::Snapshot) -> Result<Snapshot> {
+    let odd = |what: &str| format!("the cloud's snapshot {:?} has {what}", snapshot.id);
+    let unexpected = |error: Error| error.into_kind(ErrorKind::Unavailable);
+    let clones: BTreeSet<CloneKey> = tags(snapshot)
+        .filter_map(|tag| tag.strip_prefix(TAG_CLONE))
+        .filter_map(CloneKey::parse)
+        .collect();
+    let region = snapshot.regions.first().cloned().unwrap_or_default();
+    let created = snapshot.created_at.as_deref().and_then(|text| text.parse::<Timestamp>().ok());
+    Ok(Snapshot {
+        region: Region::new(region)
+            .map_err(|error| unexpected(error).context(odd("no usable region")))?,
+        source: VolumeId::new(snapshot.resource_id.clone())
+            .map_err(|error| unexpected(error).context(odd("no usable volume")))?,
+        size: Bytes::from_gib(snapshot.min_disk_size),
+        created: created.ok_or_else(|| Error::unavailable(odd("no usable time")))?,
+        purpose: if clones.is_empty() { Purpose::Kept } else { Purpose::Clones(clones) },
+        id: SnapshotId::new(snapshot.id.clone())
+            .map_err(|error| unexpected(error).context(odd("no usable id")))?,
+    })
+}

@@ -1,0 +1,66 @@
+//! The calls that only read volumes: they take no key and are no operations.
+
+use ghost_csi as pb;
+
+use super::ControllerService;
+use crate::controller::{self, ListRequest};
+use crate::csi::{decode, encode};
+use crate::error::{Error, Result};
+use crate::volume::{Locator, Parameters, Volume, VolumeId};
+
+impl ControllerService {
+    pub(super) async fn get(&self, id: &VolumeId) -> Result<Volume> {
+        let found = self.controller.backend.get(id).await?;
+        found.ok_or_else(|| Error::not_found(format!("there is no volume {id}")))
+    }
+
+    pub(super) async fn validate(
+        &self,
+        request: pb::ValidateVolumeCapabilitiesRequest,
+    ) -> Result<pb::ValidateVolumeCapabilitiesResponse> {
+        let id = decode::volume_id(request.volume_id)?;
+        let capabilities = decode::capabilities(request.volume_capabilities.clone())?;
+        let volume = self.get(&id).await?;
+        let context = decode::context(request.volume_context.clone());
+        let fits = decode::check_together(&capabilities)
+            .and_then(|()| Parameters::parse(&request.parameters.clone().into_iter().collect()))
+            .and_then(|_| {
+                let publish = volume.locator().publish_context();
+                Locator::from_contexts(&id, &publish, &context)
+            });
+        Ok(match fits {
+            Ok(_) => pb::ValidateVolumeCapabilitiesResponse {
+                confirmed: Some(pb::validate_volume_capabilities_response::Confirmed {
+                    volume_context: request.volume_context,
+                    volume_capabilities: request.volume_capabilities,
+                    parameters: request.parameters,
+                    mutable_parameters: Default::default(),
+                }),
+                message: String::new(),
+            },
+            Err(error) => {
+                pb::ValidateVolumeCapabilitiesResponse { confirmed: None, message: error.chain() }
+            }
+        })
+    }
+
+    pub(super) async fn list(
+        &self,
+        request: pb::ListVolumesRequest,
+    ) -> Result<pb::ListVolumesResponse> {
+        use pb::list_volumes_response::{Entry, VolumeStatus};
+
+        let limit = decode::limit(request.max_entries)?;
+        let token = Some(request.starting_token).filter(|token| !token.is_empty());
+        let request = ListRequest { limit, token };
+        let page = controller::list_volumes(&self.volumes, &self.controller, &request).await?;
+        let entries = page.entries.iter().map(|volume| Entry {
+            volume: Some(encode::volume(volume, &self.key)),
+            status: Some(VolumeStatus { published_node_ids: encode::published_nodes(volume) }),
+        });
+        Ok(pb::ListVolumesResponse {
+            entries: entries.collect(),
+            next_token: page.next.unwrap_or_default(),
+        })
+    }
+}
