@@ -6,6 +6,7 @@ mod carries;
 mod check;
 mod grow;
 mod make;
+mod options;
 mod places;
 mod probe;
 mod read;
@@ -14,6 +15,7 @@ pub(crate) use carries::carries;
 pub(crate) use check::check;
 pub(crate) use grow::grow;
 pub(crate) use make::{erase, format};
+pub use options::FormatOptions;
 pub(crate) use probe::probe;
 
 /// The filesystems that are offered.
@@ -84,4 +86,14 @@ impl fmt::Display for Content {
 pub struct Format {
     /// Its kind.
     pub kind: FilesystemKind,
+    /// What else is said of it; checked for the kind.
+    pub options: FormatOptions,
+}
+
+impl Format {
+    /// A filesystem of which only the kind is said.
+    #[must_use]
+    pub fn of(kind: FilesystemKind) -> Self {
+        Self { kind, options: FormatOptions::default() }
+    }
 }

@@ -27,7 +27,7 @@ mod mount;
 pub use device::{BlockDevice, DeviceNumber, DiskAddress, Identity};
 pub use error::{Error, Result};
 pub use fake::{FakeDisk, FakeHost, Moment};
-pub use filesystem::{Content, FilesystemKind, Format};
+pub use filesystem::{Content, FilesystemKind, Format, FormatOptions};
 pub use linux::Linux;
 pub use mount::{Access, Mount, MountEntry, MountTable, TargetKind, Usage};
 

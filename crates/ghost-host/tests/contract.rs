@@ -202,7 +202,7 @@ async fn every_kind_is_made_recognised_checked_mounted_and_taken_down_twice<M: M
         assert_eq!((device.size(), device.users()), (SIZE, [].as_slice()));
         assert_eq!(host.probe(&device).await.unwrap(), Content::Blank);
         assert!(!host.carries(&device, kind).await.unwrap());
-        host.format(&device, &Format { kind }).await.unwrap();
+        host.format(&device, &Format::of(kind)).await.unwrap();
         assert!(host.carries(&device, kind).await.unwrap());
         assert_eq!(host.probe(&device).await.unwrap(), Content::Filesystem(kind));
         host.check(&device, kind).await.unwrap();
@@ -307,7 +307,7 @@ async fn nothing_but_a_blank_disk_is_formatted<M: Machine>(m: &M) {
     let address = formatted(m, "pvc-1", FilesystemKind::Ext4).await;
     let device = host.find_disk(&address, PATIENCE).await.unwrap();
     for kind in FilesystemKind::ALL {
-        let error = host.format(&device, &Format { kind }).await.unwrap_err();
+        let error = host.format(&device, &Format::of(kind)).await.unwrap_err();
         assert!(
             matches!(&error, Error::NotBlank { found, .. }
                 if *found == Content::Filesystem(FilesystemKind::Ext4)),
@@ -328,7 +328,7 @@ async fn an_erased_disk_is_blank_and_a_mounted_one_is_not_erased<M: Machine>(m: 
         host.unmount(&target).await.unwrap();
         host.erase(&device).await.unwrap();
         assert_eq!(host.probe(&device).await.unwrap(), Content::Blank);
-        host.format(&device, &Format { kind }).await.unwrap();
+        host.format(&device, &Format::of(kind)).await.unwrap();
     }
 }
 
@@ -338,7 +338,7 @@ async fn a_disk_that_was_cut_off_is_an_error_and_never_blank<M: Machine>(m: &M) 
     m.resize("pvc-1", 4 * MIB).await;
     let error = m.host().probe(&device).await.unwrap_err();
     assert!(matches!(error, Error::Io { action: "read", .. }), "{error:?}");
-    m.host().format(&device, &Format { kind: FilesystemKind::Ext4 }).await.unwrap_err();
+    m.host().format(&device, &Format::of(FilesystemKind::Ext4)).await.unwrap_err();
 }
 
 async fn mounts_stack_and_each_unmount_takes_off_one<M: Machine>(m: &M) {
@@ -569,7 +569,7 @@ async fn paths_are_resolved_without_looking_at_their_end<M: Machine>(m: &M) {
 async fn formatted<M: Machine>(m: &M, name: &str, kind: FilesystemKind) -> DiskAddress {
     let address = m.plug(name, SIZE).await;
     let device = m.host().find_disk(&address, PATIENCE).await.unwrap();
-    m.host().format(&device, &Format { kind }).await.unwrap();
+    m.host().format(&device, &Format::of(kind)).await.unwrap();
     address
 }
 

@@ -28,12 +28,12 @@ async fn stage(host: &FakeHost) -> Result<(), Error> {
         return Ok(());
     }
     match host.probe(&device).await? {
-        Content::Blank => host.format(&device, &Format { kind: EXT4 }).await?,
+        Content::Blank => host.format(&device, &Format::of(EXT4)).await?,
         Content::Filesystem(EXT4) => {}
         // What a note of a format under way would tell in earnest.
         _ => {
             host.erase(&device).await?;
-            host.format(&device, &Format { kind: EXT4 }).await?;
+            host.format(&device, &Format::of(EXT4)).await?;
         }
     }
     host.create_target(target, TargetKind::Directory).await?;

@@ -7,7 +7,7 @@ use crate::command::{Command, STDIN};
 use crate::device::{self, BlockDevice};
 use crate::error::{Error, Result};
 use crate::filesystem::places::{self, Place};
-use crate::filesystem::{Content, FilesystemKind, Format, probe};
+use crate::filesystem::{Content, Format, options, probe};
 
 /// Makes a filesystem as [`crate::Host::format`] promises.
 ///
@@ -19,9 +19,10 @@ pub(crate) async fn format(device: &BlockDevice, format: &Format) -> Result<()> 
         found => return Err(Error::NotBlank { path: device.path.clone(), found }),
     }
     device::wait_until_unclaimed(device).await?;
-    let (program, arguments) = tool(format.kind);
+    let (program, arguments) = options::tool(format);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     Command::new(program)
-        .arguments(arguments)
+        .arguments(&arguments)
         .argument(STDIN)
         .stdin(device::duplicate(device)?)
         .succeed()
@@ -47,19 +48,6 @@ pub(crate) async fn erase(device: &BlockDevice) -> Result<()> {
     })
     .await?;
     sync(device).await
-}
-
-/// The tool and its flags: quiet, no force flag, no label. Blocks are not discarded first: the
-/// device has just been seen to be blank, and on a large disk of a network storage it takes minutes.
-fn tool(kind: FilesystemKind) -> (&'static str, &'static [&'static str]) {
-    // `-m 0`: blocks kept back for root are of no use on a disk that holds a workload's data.
-    const EXT: &[&str] = &["-q", "-m", "0", "-E", "nodiscard"];
-    match kind {
-        FilesystemKind::Ext4 => ("mkfs.ext4", EXT),
-        FilesystemKind::Ext3 => ("mkfs.ext3", EXT),
-        FilesystemKind::Xfs => ("mkfs.xfs", &["-q", "-K"]),
-        FilesystemKind::Btrfs => ("mkfs.btrfs", &["-q", "-K"]),
-    }
 }
 
 fn write_all(handle: &std::os::fd::OwnedFd, zeros: &[u8], place: Place) -> rustix::io::Result<()> {

@@ -20,7 +20,7 @@ async fn assert_foreign(lab: &Lab, name: &str, expected: &str) {
         other => panic!("{name}: {other:?}"),
     }
     for kind in FilesystemKind::ALL {
-        let error = host.format(&device, &Format { kind }).await.unwrap_err();
+        let error = host.format(&device, &Format::of(kind)).await.unwrap_err();
         assert!(matches!(error, Error::NotBlank { .. }), "{name}: {error:?}");
     }
     assert_eq!(writes(&device), before, "{name} was written to");
@@ -214,7 +214,7 @@ async fn a_disk_that_cannot_be_read_is_an_error_until_it_can_be_read_again() {
         // The disk's name is that of the file, here and in `images`.
         let device = crate::open(&lab, name).await;
         if let Some(kind) = kind {
-            host.format(&device, &Format { kind }).await.unwrap();
+            host.format(&device, &Format::of(kind)).await.unwrap();
         }
         let wanted = kind.map_or(Content::Blank, Content::Filesystem);
         assert_eq!(host.probe(&device).await.unwrap(), wanted);
@@ -227,7 +227,7 @@ async fn a_disk_that_cannot_be_read_is_an_error_until_it_can_be_read_again() {
         let error = host.probe(device).await.unwrap_err();
         assert!(matches!(error, Error::Io { action: "read", .. }), "{error:?}");
         for kind in FilesystemKind::ALL {
-            let error = host.format(device, &Format { kind }).await.unwrap_err();
+            let error = host.format(device, &Format::of(kind)).await.unwrap_err();
             assert!(matches!(error, Error::Io { action: "read", .. }), "{error:?}");
         }
     }

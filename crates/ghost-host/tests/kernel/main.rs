@@ -31,7 +31,7 @@ async fn disk(lab: &Lab, name: &str, size: u64) -> BlockDevice {
 /// The same with a filesystem on it.
 async fn formatted(lab: &Lab, name: &str, size: u64, kind: FilesystemKind) -> BlockDevice {
     let device = disk(lab, name, size).await;
-    lab.host().format(&device, &Format { kind }).await.unwrap();
+    lab.host().format(&device, &Format::of(kind)).await.unwrap();
     device
 }
 

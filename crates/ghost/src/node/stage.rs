@@ -265,7 +265,7 @@ async fn prepare(
             if plan == Plan::EraseAndFormat {
                 node.host.erase(device).await.map_err(domain)?;
             }
-            if let Err(error) = node.host.format(device, &Format { kind }).await.map_err(domain) {
+            if let Err(error) = node.host.format(device, &Format::of(kind)).await.map_err(domain) {
                 // A format that has written nothing leaves nothing that a note is needed for.
                 if matches!(node.host.probe(device).await, Ok(Content::Blank)) {
                     node.notes.remove(&disk.id).await?;
