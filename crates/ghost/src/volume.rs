@@ -4,7 +4,9 @@
 //! at the edge, and is a raw string or number nowhere below it.
 
 mod capability;
+mod formatting;
 mod id;
+mod labels;
 mod locator;
 mod parameters;
 mod size;
@@ -12,7 +14,9 @@ mod snapshot;
 mod topology;
 
 pub use capability::{AccessMode, AccessType, Capability};
+pub use formatting::{FORMAT_POLICY, FormatPolicy, Formatting};
 pub use id::{NodeId, SnapshotId, SnapshotName, VolumeId, VolumeName};
+pub use labels::Labels;
 pub use locator::{Context, Disk, Locator};
 pub use parameters::Parameters;
 pub use size::{Bytes, SizeRange, SizeRule};
@@ -74,13 +78,4 @@ pub struct VolumeContent {
     pub snapshot: SnapshotId,
     /// What was asked for: that snapshot, or the volume that it was made of for this purpose.
     pub source: ContentSource,
-}
-
-/// What people see of a volume or snapshot in the storage's own panel. Nothing depends on it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Labels {
-    /// A sentence; empty for none.
-    pub description: String,
-    /// Tags, each of what the storage accepts.
-    pub tags: Vec<String>,
 }

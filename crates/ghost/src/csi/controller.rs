@@ -9,9 +9,7 @@ use super::{decode, encode};
 use crate::controller::{self, Controller, CreateRequest, GrowRequest, Lists};
 use crate::error::{Error, Result};
 use crate::operation::{Key, Operations};
-use crate::volume::{
-    Labels, NodeId, Parameters, Snapshot, TopologyKey, Volume, VolumeId, VolumeName,
-};
+use crate::volume::{NodeId, Parameters, Snapshot, TopologyKey, Volume, VolumeId, VolumeName};
 
 mod read;
 mod snapshot;
@@ -41,13 +39,14 @@ impl ControllerService {
         Self { controller, volumes, snapshots, operations, key }
     }
 
-    async fn create(&self, request: Request<pb::CreateVolumeRequest>) -> Result<Volume> {
+    async fn create(&self, request: Request<pb::CreateVolumeRequest>) -> Result<pb::Volume> {
         let deadline = decode::deadline(request.metadata());
         let request = request.into_inner();
         let name = VolumeName::new(request.name)?;
         let span = info_span!("operation", rpc = "CreateVolume", name = name.as_str());
-        decode::check_together(&decode::capabilities(request.volume_capabilities)?)?;
-        Parameters::parse(&request.parameters.into_iter().collect())?;
+        let filesystem = decode::together(&decode::capabilities(request.volume_capabilities)?)?;
+        let Parameters { formatting, labels } =
+            Parameters::parse(&decode::context(request.parameters), filesystem)?;
         if let Some(key) = request.mutable_parameters.keys().min() {
             return Err(Error::invalid(format!(
                 "mutable parameter {key:?} is not known; volumes of this driver have none"
@@ -57,17 +56,21 @@ impl ControllerService {
             size: decode::size_range(request.capacity_range)?,
             requirement: decode::requirement(request.accessibility_requirements, &self.key)?,
             source: decode::content_source(request.volume_content_source)?,
-            labels: Labels::default(),
+            labels,
             name,
         };
         let key = Key::Name(create.name.to_string());
         let controller = self.controller.clone();
-        self.operations
+        let volume = self
+            .operations
             .run("create_volume", key, deadline, create, |create| async move {
                 controller::create(&controller, create).await
             })
             .instrument(span)
-            .await
+            .await?;
+        let mut volume = encode::volume(&volume, &self.key);
+        volume.volume_context.extend(formatting.context());
+        Ok(volume)
     }
 
     async fn delete(&self, request: Request<pb::DeleteVolumeRequest>) -> Result<()> {
@@ -210,9 +213,7 @@ impl pb::controller_server::Controller for ControllerService {
         request: Request<pb::CreateVolumeRequest>,
     ) -> Answer<pb::CreateVolumeResponse> {
         let created = self.create(request).await;
-        answer(created.map(|volume| pb::CreateVolumeResponse {
-            volume: Some(encode::volume(&volume, &self.key)),
-        }))
+        answer(created.map(|volume| pb::CreateVolumeResponse { volume: Some(volume) }))
     }
 
     async fn delete_volume(

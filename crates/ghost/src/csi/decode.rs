@@ -164,8 +164,11 @@ fn filesystem(name: &str) -> Result<FilesystemKind> {
     })
 }
 
-/// Refuses a set of uses that one fresh volume cannot serve.
-pub(super) fn check_together(capabilities: &[Capability]) -> Result<()> {
+/// The filesystem that one fresh volume needs to serve all these uses; none for a block volume.
+///
+/// # Errors
+/// `Invalid` when one volume cannot serve them.
+pub(super) fn together(capabilities: &[Capability]) -> Result<Option<FilesystemKind>> {
     let mut wanted = None;
     for capability in capabilities {
         capability.check_offered()?;
@@ -180,7 +183,7 @@ pub(super) fn check_together(capabilities: &[Capability]) -> Result<()> {
             }
         }
     }
-    Ok(())
+    Ok(wanted)
 }
 
 pub(super) fn requirement(
@@ -249,9 +252,8 @@ mod tests {
 
     #[test]
     fn a_fresh_volume_has_one_filesystem_and_one_node() {
-        let read = |list: Vec<pb::VolumeCapability>| {
-            check_together(&capabilities(list).expect("well-formed"))
-        };
+        let read =
+            |list: Vec<pb::VolumeCapability>| together(&capabilities(list).expect("well-formed"));
         assert!(read(vec![mount("xfs", 1), mount("xfs", 6)]).is_ok());
         assert!(read(vec![mount("xfs", 1), mount("ext4", 1)]).is_err());
         for multi_node in [3, 4, 5] {

@@ -14,7 +14,9 @@ use crate::node::{
     UnstageRequest,
 };
 use crate::operation::{Key, Operations};
-use crate::volume::{AccessType, Bytes, Locator, NodeId, Region, TopologyKey, VolumeId};
+use crate::volume::{
+    AccessType, Bytes, Formatting, Locator, NodeId, Region, TopologyKey, VolumeId,
+};
 
 type Answer<T> = std::result::Result<Response<T>, Status>;
 
@@ -83,9 +85,13 @@ impl NodeService {
         let locator = Locator::from_contexts(
             &id,
             &decode::context(request.publish_context),
-            &decode::context(request.volume_context),
+            &decode::context(request.volume_context.clone()),
         )?;
-        let stage = StageRequest { locator, staging, capability };
+        let formatting = Formatting::from_context(&decode::context(request.volume_context))?;
+        if let AccessType::Mount { filesystem, .. } = &capability.access {
+            formatting.check(*filesystem)?;
+        }
+        let stage = StageRequest { locator, staging, capability, formatting };
         let node = self.node.clone();
         self.operations
             .run("stage_volume", id_key(&id), deadline, stage, |stage| async move {

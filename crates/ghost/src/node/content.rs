@@ -3,6 +3,7 @@
 use ghost_host::{Access, Content, FilesystemKind};
 
 use crate::error::{Error, Result};
+use crate::volume::FormatPolicy;
 
 /// What a filesystem volume is to become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub(super) struct Wanted {
     pub(super) access: Access,
     /// Whether this driver made the disk, and made it empty.
     pub(super) made_blank: bool,
+    /// Whether it may be formatted at all.
+    pub(super) policy: FormatPolicy,
 }
 
 /// What is known of the disk.
@@ -48,7 +51,10 @@ pub(super) enum Plan {
 /// # Errors
 /// `Precondition` saying what was found, and that nothing was written.
 pub(super) fn decide(found: &Found, wanted: &Wanted) -> Result<Plan> {
-    let may_format = wanted.made_blank && wanted.access == Access::ReadWrite && !found.in_use;
+    let may_format = wanted.policy == FormatPolicy::Blank
+        && wanted.made_blank
+        && wanted.access == Access::ReadWrite
+        && !found.in_use;
     let refuse =
         |what: String| Err(Error::precondition(format!("{what}; nothing was written to the disk")));
     match &found.content {
@@ -65,6 +71,11 @@ pub(super) fn decide(found: &Found, wanted: &Wanted) -> Result<Plan> {
         Content::Blank if found.in_use => {
             refuse("the disk is blank although it is mounted at another place".to_owned())
         }
+        Content::Blank if wanted.policy == FormatPolicy::Never => refuse(format!(
+            "the disk is blank, and formatPolicy \"never\" of its class or volume forbids to format \
+             it: make a {} filesystem on it by hand",
+            wanted.kind
+        )),
         Content::Blank if !wanted.made_blank => refuse(format!(
             "the disk is blank, but it is not known that this driver made it, so that it is not \
              formatted: make a {} filesystem on it by hand, or have a volume made by a claim",
@@ -90,7 +101,12 @@ mod tests {
     use crate::error::ErrorKind;
 
     const EXT4: FilesystemKind = FilesystemKind::Ext4;
-    const WRITER: Wanted = Wanted { kind: EXT4, access: Access::ReadWrite, made_blank: true };
+    const WRITER: Wanted = Wanted {
+        kind: EXT4,
+        access: Access::ReadWrite,
+        made_blank: true,
+        policy: FormatPolicy::Blank,
+    };
     const READER: Wanted = Wanted { access: Access::ReadOnly, ..WRITER };
     const BROUGHT: Wanted = Wanted { made_blank: false, ..WRITER };
 
@@ -113,6 +129,8 @@ mod tests {
         assert_eq!(decide(&found(Content::Blank), &WRITER).expect("ours"), Plan::Format);
         assert!(refused(&found(Content::Blank), &BROUGHT).contains("by hand"));
         assert!(refused(&found(Content::Blank), &READER).contains("reading only"));
+        let never = Wanted { policy: FormatPolicy::Never, ..WRITER };
+        assert!(refused(&found(Content::Blank), &never).contains("never"));
         let in_use = Found { in_use: true, ..found(Content::Blank) };
         assert!(refused(&in_use, &WRITER).contains("mounted at another place"));
     }
@@ -157,13 +175,15 @@ mod tests {
             .into_iter()
             .chain(FilesystemKind::ALL.map(Content::Filesystem));
         for content in contents {
-            for bits in 0..16 {
+            for bits in 0..32 {
                 let bit = |n: u32| bits >> n & 1 == 1;
                 let found = Found { content: content.clone(), cut_short: bit(0), in_use: bit(1) };
                 let access = if bit(2) { Access::ReadOnly } else { Access::ReadWrite };
-                let wanted = Wanted { kind: EXT4, access, made_blank: bit(3) };
+                let policy = if bit(4) { FormatPolicy::Never } else { FormatPolicy::Blank };
+                let wanted = Wanted { kind: EXT4, access, made_blank: bit(3), policy };
                 let plan = decide(&found, &wanted);
                 if matches!(plan, Ok(Plan::Format | Plan::EraseAndFormat)) {
+                    assert!(policy == FormatPolicy::Blank);
                     assert!(wanted.made_blank && access == Access::ReadWrite && !found.in_use);
                     let noted = found.cut_short && matches!(content, Content::Foreign(_));
                     assert!(content == Content::Blank || noted, "{found:?} {wanted:?}");

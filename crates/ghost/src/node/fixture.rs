@@ -13,7 +13,9 @@ use ghost_host::{
 use super::{
     DiskLink, FormatNotes, Node, PublishRequest, StageRequest, UnpublishRequest, UnstageRequest,
 };
-use crate::volume::{AccessMode, AccessType, Bytes, Capability, Disk, Locator, Region, VolumeId};
+use crate::volume::{
+    AccessMode, AccessType, Bytes, Capability, Disk, Formatting, Locator, Region, VolumeId,
+};
 
 pub(super) const SIZE: u64 = 1 << 30;
 pub(super) const STAGING: &str = "/kubelet/plugins/v-1";
@@ -55,6 +57,7 @@ impl Fixture {
             locator,
             staging: PathBuf::from(STAGING),
             capability: mount(AccessMode::SingleNodeWriter, &[]),
+            formatting: Formatting::default(),
         };
         Self { host, node, request, number, notes }
     }

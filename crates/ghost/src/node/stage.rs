@@ -14,7 +14,7 @@ use super::error::{domain, domain_of_mount};
 use super::format_note::identity_text;
 use super::{Node, place};
 use crate::error::{Error, Result};
-use crate::volume::{AccessType, Capability, Disk, Locator};
+use crate::volume::{AccessType, Capability, Disk, Formatting, Locator};
 
 /// What is to be staged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub struct StageRequest {
     pub staging: PathBuf,
     /// How it is to be used.
     pub capability: Capability,
+    /// Whether and how its filesystem may be made.
+    pub formatting: Formatting,
 }
 
 /// Mounts the volume at the staging path; of a block volume, makes sure that its disk is there.
@@ -47,8 +49,9 @@ pub async fn stage(node: &Node, request: &StageRequest) -> Result<()> {
                 kind: *filesystem,
                 access: access_of(&request.capability),
                 made_blank: disk.made_blank,
+                policy: request.formatting.policy,
             };
-            stage_filesystem(node, disk, &request.staging, &wanted, options).await
+            stage_filesystem(node, disk, request, &wanted, options).await
         }
     };
     staged.map_err(|error| error.context(format_args!("cannot stage volume {}", disk.id)))
@@ -66,11 +69,11 @@ pub(super) fn access_of(capability: &Capability) -> Access {
 async fn stage_filesystem(
     node: &Node,
     disk: &Disk,
-    staging: &Path,
+    request: &StageRequest,
     wanted: &Wanted,
     options: &[String],
 ) -> Result<()> {
-    let staging = place::resolve(node, "staging path", staging).await?;
+    let staging = place::resolve(node, "staging path", &request.staging).await?;
 
     let mut table = node.host.mounts().await.map_err(domain)?;
     let top = table.at(&staging).next_back();
@@ -105,7 +108,8 @@ async fn stage_filesystem(
     let plan = content::decide(&found, wanted)?;
 
     node.host.create_target(&staging, TargetKind::Directory).await.map_err(domain)?;
-    prepare(node, disk, &device, wanted.kind, plan).await?;
+    let format = Format { kind: wanted.kind, options: request.formatting.options.clone() };
+    prepare(node, disk, &device, &format, plan).await?;
     let mount = Mount {
         target: staging.clone(),
         kind: wanted.kind,
@@ -253,19 +257,19 @@ async fn prepare(
     node: &Node,
     disk: &Disk,
     device: &BlockDevice,
-    kind: FilesystemKind,
+    format: &Format,
     plan: Plan,
 ) -> Result<()> {
     match plan {
         Plan::Mount => {}
-        Plan::Check => node.host.check(device, kind).await.map_err(domain)?,
+        Plan::Check => node.host.check(device, format.kind).await.map_err(domain)?,
         Plan::Format | Plan::EraseAndFormat => {
-            tracing::info!(device = %device.path().display(), %kind, ?plan, "formatting");
+            tracing::info!(device = %device.path().display(), ?format, ?plan, "formatting");
             node.notes.write(&disk.id, &identity_text(device)).await?;
             if plan == Plan::EraseAndFormat {
                 node.host.erase(device).await.map_err(domain)?;
             }
-            if let Err(error) = node.host.format(device, &Format::of(kind)).await.map_err(domain) {
+            if let Err(error) = node.host.format(device, format).await.map_err(domain) {
                 // A format that has written nothing leaves nothing that a note is needed for.
                 if matches!(node.host.probe(device).await, Ok(Content::Blank)) {
                     node.notes.remove(&disk.id).await?;
@@ -332,9 +336,14 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
     use crate::volume::AccessMode;
+    use crate::volume::FormatPolicy;
 
-    const WRITER: Wanted =
-        Wanted { kind: FilesystemKind::Ext4, access: Access::ReadWrite, made_blank: true };
+    const WRITER: Wanted = Wanted {
+        kind: FilesystemKind::Ext4,
+        access: Access::ReadWrite,
+        made_blank: true,
+        policy: FormatPolicy::Blank,
+    };
 
     fn own(filesystem: &str, access: Access, stopped_writing: bool, elsewhere: bool) -> Top {
         let filesystem = filesystem.to_owned();

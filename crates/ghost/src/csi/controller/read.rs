@@ -22,8 +22,9 @@ impl ControllerService {
         let capabilities = decode::capabilities(request.volume_capabilities.clone())?;
         let volume = self.get(&id).await?;
         let context = decode::context(request.volume_context.clone());
-        let fits = decode::check_together(&capabilities)
-            .and_then(|()| Parameters::parse(&request.parameters.clone().into_iter().collect()))
+        let parameters = decode::context(request.parameters.clone());
+        let fits = decode::together(&capabilities)
+            .and_then(|filesystem| Parameters::parse(&parameters, filesystem))
             .and_then(|_| {
                 let publish = volume.locator().publish_context();
                 Locator::from_contexts(&id, &publish, &context)

@@ -22,10 +22,9 @@ impl ControllerService {
         let source = VolumeId::new(request.source_volume_id)
             .map_err(|error| error.context("source_volume_id"))?;
         let span = info_span!("operation", rpc = "CreateSnapshot", name = name.as_str());
-        Parameters::parse(&request.parameters.into_iter().collect())?;
         let create = SnapshotRequest {
             requirement: decode::requirement(request.accessibility_requirements, &self.key)?,
-            tags: Vec::new(),
+            tags: Parameters::parse_snapshot(&decode::context(request.parameters))?,
             source,
             name,
         };
