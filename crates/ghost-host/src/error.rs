@@ -4,6 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use crate::device::Identity;
 use crate::filesystem::Content;
 
@@ -34,14 +36,14 @@ pub enum Error {
         /// What it says of itself.
         found: Identity,
     },
-    /// Several disks introduce themselves in the same way, and the name was cut short.
+    /// Several disks introduce themselves in the same way.
     #[error("{} says only {serial:?} of itself, and so do others: {}", .path.display(), .candidates.join(", "))]
     Ambiguous {
         /// The device.
         path: PathBuf,
-        /// The serial that they share.
+        /// What it says: a serial, or the designators of a SCSI disk.
         serial: String,
-        /// The kernel's names of all disks with that serial.
+        /// The kernel's names of all disks that say it.
         candidates: Vec<String>,
     },
     /// The disk is smaller than the one that was meant.
@@ -145,6 +147,29 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether a read error says that the device or its connection is at fault, rather than this
+    /// process (no memory, no descriptors, no permission), of which nothing follows for the device.
+    #[must_use]
+    pub fn is_of_the_device(&self) -> bool {
+        let Self::Io { source, .. } = self else { return false };
+        match Errno::from_io_error(source) {
+            Some(errno) => matches!(
+                errno,
+                Errno::IO
+                    | Errno::NXIO
+                    | Errno::NODEV
+                    | Errno::NOMEDIUM
+                    | Errno::TIMEDOUT
+                    | Errno::REMOTEIO
+                    | Errno::NOLINK
+                    | Errno::BADE
+                    | Errno::NODATA
+                    | Errno::ILSEQ
+            ),
+            None => matches!(source.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::Other),
+        }
+    }
+
     /// Makes [`Error::Io`] of a system call's error.
     pub(crate) fn io<E: Into<io::Error>>(
         action: &'static str,

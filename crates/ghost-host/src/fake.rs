@@ -138,6 +138,16 @@ impl FakeHost {
         self.change(|state| state.disk_mut(number).damaged = damaged);
     }
 
+    /// Makes the filesystem on the disk one that has written down this many errors.
+    pub fn set_recorded_errors(&self, number: DeviceNumber, errors: u64) {
+        self.change(|state| state.disk_mut(number).recorded_errors = errors);
+    }
+
+    /// Takes these tools from the machine.
+    pub fn set_missing_tools(&self, tools: &[&'static str]) {
+        self.change(|state| state.missing_tools = tools.to_vec());
+    }
+
     /// Makes the disk refuse writes, or take them again.
     pub fn set_write_protected(&self, number: DeviceNumber, write_protected: bool) {
         self.change(|state| state.disk_mut(number).write_protected = write_protected);

@@ -10,13 +10,15 @@ mod options;
 mod places;
 mod probe;
 mod read;
+mod tools;
 
-pub(crate) use carries::carries;
+pub(crate) use carries::{SuperBlock, carries};
 pub(crate) use check::check;
 pub(crate) use grow::grow;
 pub(crate) use make::{erase, format};
 pub use options::FormatOptions;
 pub(crate) use probe::probe;
+pub(crate) use tools::missing_tools;
 
 /// The filesystems that are offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -20,14 +20,17 @@ mod device;
 mod error;
 mod fake;
 mod filesystem;
+mod health;
 mod linux;
 pub mod loop_device;
 mod mount;
+mod patient;
 
 pub use device::{BlockDevice, DeviceNumber, DiskAddress, Identity};
 pub use error::{Error, Result};
 pub use fake::{FakeDisk, FakeHost, Moment};
 pub use filesystem::{Content, FilesystemKind, Format, FormatOptions};
+pub use health::DeviceHealth;
 pub use linux::Linux;
 pub use mount::{Access, Mount, MountEntry, MountTable, TargetKind, Usage};
 
@@ -58,6 +61,17 @@ pub trait Host: Send + Sync + 'static {
     /// The present size of the device in bytes, which may have grown since it was opened.
     async fn device_size(&self, device: &BlockDevice) -> Result<u64>;
 
+    /// How a device that is in use is doing, by its number: whether it is there and is read, with a
+    /// filesystem of this kind on it if one is mounted of it, and what errors that has written down.
+    ///
+    /// It answers or fails with [`Error::NoAnswer`] within 10 s, however the device hangs, and any
+    /// number of callers hold one thread.
+    async fn device_health(
+        &self,
+        number: DeviceNumber,
+        kind: Option<FilesystemKind>,
+    ) -> Result<DeviceHealth>;
+
     // --- Filesystems ---------------------------------------------------------------------------
 
     /// What is on the device. [`Content::Blank`] needs two witnesses: see [`Content`].
@@ -78,6 +92,9 @@ pub trait Host: Send + Sync + 'static {
     /// xfs and btrfs: nothing, since the kernel replays their logs when mounting).
     /// Fails with [`Error::Damaged`] when a person has to look at it.
     async fn check(&self, device: &BlockDevice, kind: FilesystemKind) -> Result<()>;
+
+    /// The tools that filesystems of this kind need and this machine does not have.
+    async fn missing_tools(&self, kind: FilesystemKind) -> Result<Vec<&'static str>>;
 
     /// Grows the mounted filesystem to the size of its device; does nothing when it is as large.
     async fn grow(&self, device: &BlockDevice, target: &Path, kind: FilesystemKind) -> Result<()>;

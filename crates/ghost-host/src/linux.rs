@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use crate::device::{self, BlockDevice, DeviceNumber, DiskAddress, Roots};
 use crate::error::Result;
 use crate::filesystem::{self, Content, FilesystemKind, Format};
+use crate::health::{DeviceHealth, HealthReader};
 use crate::mount::{self, Access, Mount, MountTable, TargetKind, Usage, UsageReader};
 use crate::{Host, blocking};
 
@@ -17,6 +18,7 @@ use crate::{Host, blocking};
 pub struct Linux {
     roots: Roots,
     usage: Arc<UsageReader>,
+    health: Arc<HealthReader>,
 }
 
 impl Linux {
@@ -24,7 +26,7 @@ impl Linux {
     #[must_use]
     pub fn new(device_folder: impl Into<PathBuf>) -> Self {
         let roots = Roots { devices: device_folder.into(), ..Roots::default() };
-        Self { roots, usage: Arc::default() }
+        Self { roots, usage: Arc::default(), health: Arc::default() }
     }
 
     /// Reads the kernel's account of devices here instead of in `/sys`.
@@ -71,6 +73,14 @@ impl Host for Linux {
         self.run(move |_| device::current_size(&device)).await
     }
 
+    async fn device_health(
+        &self,
+        number: DeviceNumber,
+        kind: Option<FilesystemKind>,
+    ) -> Result<DeviceHealth> {
+        self.health.read(&self.roots, number, kind).await
+    }
+
     async fn probe(&self, device: &BlockDevice) -> Result<Content> {
         filesystem::probe(device).await
     }
@@ -89,6 +99,10 @@ impl Host for Linux {
 
     async fn check(&self, device: &BlockDevice, kind: FilesystemKind) -> Result<()> {
         filesystem::check(&self.roots, device, kind).await
+    }
+
+    async fn missing_tools(&self, kind: FilesystemKind) -> Result<Vec<&'static str>> {
+        filesystem::missing_tools(kind).await
     }
 
     async fn grow(&self, device: &BlockDevice, target: &Path, kind: FilesystemKind) -> Result<()> {

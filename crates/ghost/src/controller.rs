@@ -11,6 +11,7 @@ mod attach;
 mod create;
 mod delete;
 mod grow;
+mod health;
 mod list;
 mod snapshot;
 
@@ -18,7 +19,8 @@ pub use attach::{attach, detach};
 pub use create::{Clones, CreateRequest, create};
 pub use delete::delete;
 pub use grow::{GrowRequest, grow};
-pub use list::{ListRequest, Listing, Lists, list_snapshots, list_volumes};
+pub use health::{Wanted, volume_health};
+pub use list::{ListRequest, Listing, Lists, list_snapshots, list_unhealthy, list_volumes};
 pub use snapshot::{SnapshotFilter, SnapshotRequest, create_snapshot, delete_snapshot};
 
 /// What the operations of the controller half need.
@@ -32,4 +34,6 @@ pub struct Controller {
     pub default_region: Option<Region>,
     /// The clones that are being made.
     pub clones: Clones,
+    /// Where volumes were asked to be attached last.
+    pub wanted: Wanted,
 }

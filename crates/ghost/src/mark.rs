@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ghost_host::{
-    Access, BlockDevice, Content, DeviceNumber, DiskAddress, FilesystemKind, Format, Host, Mount,
-    MountTable, TargetKind, Usage,
+    Access, BlockDevice, Content, DeviceHealth, DeviceNumber, DiskAddress, FilesystemKind, Format,
+    Host, Mount, MountTable, TargetKind, Usage,
 };
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -209,6 +209,18 @@ impl Host for Marked<Arc<dyn Host>> {
         self.inner.device_size(device).await
     }
 
+    async fn device_health(
+        &self,
+        number: DeviceNumber,
+        kind: Option<FilesystemKind>,
+    ) -> ghost_host::Result<DeviceHealth> {
+        self.inner.device_health(number, kind).await
+    }
+
+    async fn missing_tools(&self, kind: FilesystemKind) -> ghost_host::Result<Vec<&'static str>> {
+        self.inner.missing_tools(kind).await
+    }
+
     async fn probe(&self, device: &BlockDevice) -> ghost_host::Result<Content> {
         self.inner.probe(device).await
     }
@@ -280,7 +292,9 @@ mod tests {
     use super::*;
 
     /// Methods that only read, or only tell.
-    const READS: [&str; 15] = [
+    const READS: [&str; 17] = [
+        "device_health",
+        "missing_tools",
         "snapshots",
         "find",
         "get",

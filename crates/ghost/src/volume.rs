@@ -5,6 +5,7 @@
 
 mod capability;
 mod formatting;
+mod health;
 mod id;
 mod labels;
 mod locator;
@@ -15,6 +16,7 @@ mod topology;
 
 pub use capability::{AccessMode, AccessType, Capability};
 pub use formatting::{FORMAT_POLICY, FormatPolicy, Formatting};
+pub use health::{Severity, StorageProblem, VolumeHealth, VolumeProblem};
 pub use id::{NodeId, SnapshotId, SnapshotName, VolumeId, VolumeName};
 pub use labels::Labels;
 pub use locator::{Context, Disk, Locator};

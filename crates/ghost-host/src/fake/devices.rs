@@ -11,6 +11,7 @@ use crate::device::{self, BlockDevice, DeviceNumber, DiskAddress, Fit, Identity}
 use crate::error::{Error, Result};
 use crate::fake::state::{Disk, State};
 use crate::filesystem::{Content, FilesystemKind, Format};
+use crate::health::DeviceHealth;
 
 /// The folder that links are below.
 const DEVICE_FOLDER: &str = "/dev";
@@ -108,6 +109,24 @@ impl State {
 
     pub(super) fn carries(&self, device: &BlockDevice, kind: FilesystemKind) -> Result<bool> {
         Ok(self.probe(device)? == Content::Filesystem(kind))
+    }
+
+    pub(super) fn health(
+        &self,
+        number: DeviceNumber,
+        kind: Option<FilesystemKind>,
+    ) -> DeviceHealth {
+        let Some(disk) = self.disks.get(&number).filter(|disk| disk.plugged) else {
+            return DeviceHealth::Gone;
+        };
+        let replaced = |kind| disk.content != Content::Filesystem(kind);
+        if !disk.readable || disk.size == 0 {
+            DeviceHealth::Failing("all reads fail".to_owned())
+        } else if kind.is_some_and(replaced) {
+            DeviceHealth::Replaced
+        } else {
+            DeviceHealth::Live { recorded_errors: disk.recorded_errors }
+        }
     }
 
     pub(super) fn format(&mut self, device: &BlockDevice, format: &Format) -> Result<()> {

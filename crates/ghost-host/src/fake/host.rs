@@ -13,6 +13,7 @@ use crate::fake::devices::{NotFound, link_path};
 use crate::fake::state::State;
 use crate::fake::{FakeHost, Moment};
 use crate::filesystem::{Content, FilesystemKind, Format};
+use crate::health::DeviceHealth;
 use crate::mount::{Access, Mount, MountTable, TargetKind, Usage};
 
 impl FakeHost {
@@ -82,6 +83,18 @@ impl Host for FakeHost {
 
     async fn device_size(&self, device: &BlockDevice) -> Result<u64> {
         self.step(format!("device_size {}", device.number), |state| Ok(state.size(device))).await
+    }
+
+    async fn device_health(
+        &self,
+        number: DeviceNumber,
+        kind: Option<FilesystemKind>,
+    ) -> Result<DeviceHealth> {
+        self.step(format!("device_health {number}"), |state| Ok(state.health(number, kind))).await
+    }
+
+    async fn missing_tools(&self, kind: FilesystemKind) -> Result<Vec<&'static str>> {
+        self.step(format!("missing_tools {kind}"), |state| Ok(state.missing_tools.clone())).await
     }
 
     async fn probe(&self, device: &BlockDevice) -> Result<Content> {

@@ -26,6 +26,8 @@ pub(super) struct State {
     /// Mount points that are in use.
     pub(super) held: BTreeSet<PathBuf>,
     pub(super) calls: Vec<String>,
+    /// Tools that are not installed.
+    pub(super) missing_tools: Vec<&'static str>,
     /// By the number of the call in which they strike, counted as `calls` is long.
     pub(super) faults: BTreeMap<usize, Fault>,
 }
@@ -42,6 +44,7 @@ pub(super) struct Disk {
     pub(super) users: Vec<String>,
     pub(super) readable: bool,
     pub(super) damaged: bool,
+    pub(super) recorded_errors: u64,
     pub(super) write_protected: bool,
 }
 
@@ -84,6 +87,7 @@ impl Default for State {
             entries: folders.into(),
             held: BTreeSet::new(),
             calls: Vec::new(),
+            missing_tools: Vec::new(),
             faults: BTreeMap::new(),
         }
     }
@@ -121,6 +125,7 @@ impl State {
                 users: disk.users,
                 readable: true,
                 damaged: false,
+                recorded_errors: 0,
                 write_protected: disk.write_protected,
             },
         );

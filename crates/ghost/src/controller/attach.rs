@@ -12,13 +12,16 @@ use crate::volume::{NodeId, Volume, VolumeId};
 /// `Exhausted` when the node is full. It never detaches anything: who may lose a disk is not
 /// decided here.
 pub async fn attach(controller: &Controller, id: &VolumeId, node: &NodeId) -> Result<Volume> {
-    power(controller)?.attach(id, node).await
+    let power = power(controller)?;
+    controller.wanted.attach(id, node);
+    power.attach(id, node).await
 }
 
 /// Detaches the volume from the node, or from every node that has it when none is named. Already
 /// done: it is not attached there, or there is no such volume or node.
 pub async fn detach(controller: &Controller, id: &VolumeId, node: Option<&NodeId>) -> Result<()> {
     let power = power(controller)?;
+    controller.wanted.detach(id, node);
     let Some(node) = node else {
         let volume = controller.backend.get(id).await?;
         for node in volume.iter().flat_map(|volume| &volume.attached) {

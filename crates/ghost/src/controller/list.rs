@@ -13,9 +13,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Controller;
+use super::health::unhealthy;
 use super::snapshot::{SnapshotFilter, chosen};
 use crate::error::{Error, Result};
-use crate::volume::{Snapshot, Volume};
+use crate::volume::{Snapshot, Volume, VolumeHealth};
 
 /// The most entries of one page, whatever is asked for.
 const PAGE_LIMIT: usize = 1000;
@@ -79,6 +80,18 @@ pub async fn list_volumes(
         Ok(volumes)
     };
     lists.page(request, whole).await
+}
+
+/// A page of the volumes with which something is wrong.
+///
+/// # Errors
+/// As for [`list_volumes`].
+pub async fn list_unhealthy(
+    lists: &Lists<VolumeHealth>,
+    controller: &Controller,
+    request: &ListRequest,
+) -> Result<Listing<VolumeHealth>> {
+    lists.page(request, unhealthy(controller)).await
 }
 
 /// A page of the snapshots that are wanted: they are chosen first and cut into pages then.

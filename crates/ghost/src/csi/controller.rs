@@ -9,7 +9,9 @@ use super::{decode, encode};
 use crate::controller::{self, Controller, CreateRequest, GrowRequest, Lists};
 use crate::error::{Error, Result};
 use crate::operation::{Key, Operations};
-use crate::volume::{NodeId, Parameters, Snapshot, TopologyKey, Volume, VolumeId, VolumeName};
+use crate::volume::{
+    NodeId, Parameters, Snapshot, TopologyKey, Volume, VolumeHealth, VolumeId, VolumeName,
+};
 
 mod read;
 mod snapshot;
@@ -21,6 +23,7 @@ pub struct ControllerService {
     controller: Controller,
     volumes: Lists<Volume>,
     snapshots: Lists<Snapshot>,
+    unhealthy: Lists<VolumeHealth>,
     operations: Operations,
     key: TopologyKey,
 }
@@ -35,8 +38,14 @@ impl ControllerService {
         operations: Operations,
         key: TopologyKey,
     ) -> Self {
-        let (volumes, snapshots) = (Lists::new(origin), Lists::new(origin));
-        Self { controller, volumes, snapshots, operations, key }
+        Self {
+            controller,
+            volumes: Lists::new(origin),
+            snapshots: Lists::new(origin),
+            unhealthy: Lists::new(origin),
+            operations,
+            key,
+        }
     }
 
     async fn create(&self, request: Request<pb::CreateVolumeRequest>) -> Result<pb::Volume> {
@@ -173,6 +182,8 @@ impl ControllerService {
             Type::CreateDeleteVolume,
             Type::ListVolumes,
             Type::GetVolume,
+            Type::GetVolumeHealth,
+            Type::ListVolumeHealth,
             Type::SingleNodeMultiWriter,
         ];
         if backend.attach().is_some() {
@@ -291,16 +302,16 @@ impl pb::controller_server::Controller for ControllerService {
 
     async fn controller_list_volume_health(
         &self,
-        _: Request<pb::ControllerListVolumeHealthRequest>,
+        request: Request<pb::ControllerListVolumeHealthRequest>,
     ) -> Answer<pb::ControllerListVolumeHealthResponse> {
-        not_offered("ControllerListVolumeHealth")
+        answer(self.list_health(request.into_inner()).await)
     }
 
     async fn controller_get_volume_health(
         &self,
-        _: Request<pb::ControllerGetVolumeHealthRequest>,
+        request: Request<pb::ControllerGetVolumeHealthRequest>,
     ) -> Answer<pb::ControllerGetVolumeHealthResponse> {
-        not_offered("ControllerGetVolumeHealth")
+        answer(self.health(request.into_inner()).await)
     }
 
     async fn get_capacity(

@@ -4,7 +4,10 @@ use std::collections::HashMap;
 
 use ghost_csi as pb;
 
-use crate::volume::{Bytes, ContentSource, Context, Region, Snapshot, TopologyKey, Volume};
+use crate::volume::{
+    Bytes, ContentSource, Context, Region, Severity, Snapshot, StorageProblem, TopologyKey, Volume,
+    VolumeHealth,
+};
 
 /// A size as CSI has it: signed. Sizes above the signed range do not occur; they would be the largest.
 pub(super) fn bytes(size: Bytes) -> i64 {
@@ -55,6 +58,43 @@ pub(super) fn snapshot(snapshot: &Snapshot, key: &TopologyKey) -> pb::Snapshot {
         ready_to_use: snapshot.is_ready(),
         group_snapshot_id: String::new(),
         accessible_topology: vec![topology(&snapshot.region, key)],
+    }
+}
+
+pub(super) fn volume_health(health: &VolumeHealth) -> pb::VolumeHealth {
+    use pb::VolumeHealthErrorType as Type;
+    use pb::volume_health::VolumeHealthEntry;
+
+    let entries = health.problems.iter().map(|problem| VolumeHealthEntry {
+        status: match problem.severity() {
+            Severity::Degraded => Type::Degraded,
+            Severity::Inaccessible => Type::Inaccessible,
+            Severity::DataLoss => Type::DataLoss,
+        }
+        .into(),
+        reason: problem.reason().to_owned(),
+        message: problem.to_string(),
+    });
+    pb::VolumeHealth { volume_id: health.id.to_string(), health_statuses: entries.collect() }
+}
+
+pub(super) fn storage_health(
+    problem: &StorageProblem,
+) -> pb::node_get_storage_health_response::StorageBackendHealth {
+    use pb::StorageHealthErrorType as Type;
+    use pb::volume_capability::{AccessType, MountVolume};
+
+    let status = if problem.is_total() { Type::StorageUnreachable } else { Type::StorageDegraded };
+    let volume_capability = problem.concerns().map(|kind| {
+        let fs_type = kind.name().to_owned();
+        let mount = MountVolume { fs_type, ..MountVolume::default() };
+        pb::VolumeCapability { access_mode: None, access_type: Some(AccessType::Mount(mount)) }
+    });
+    pb::node_get_storage_health_response::StorageBackendHealth {
+        status: status.into(),
+        reason: problem.reason().to_owned(),
+        message: problem.to_string(),
+        volume_capability,
     }
 }
 

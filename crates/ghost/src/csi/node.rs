@@ -1,21 +1,24 @@
 //! The Node service: each call is decoded, run as an operation, and encoded.
 
+use std::path::PathBuf;
+
 use ghost_csi as pb;
 use ghost_host::Access;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 use tracing::{Instrument, Span, info_span};
 
-use super::status::{answer, not_offered};
+use super::status::answer;
 use super::{decode, encode};
 use crate::error::{Error, Result};
 use crate::node::{
-    self, GrowRequest, Node, PublishRequest, StageRequest, Stats, StatsRequest, UnpublishRequest,
-    UnstageRequest,
+    self, GrowRequest, HealthRequest, Node, PublishRequest, StageRequest, Stats, StatsRequest,
+    UnpublishRequest, UnstageRequest,
 };
 use crate::operation::{Key, Operations};
 use crate::volume::{
-    AccessType, Bytes, Formatting, Locator, NodeId, Region, TopologyKey, VolumeId,
+    AccessType, Bytes, Formatting, Locator, NodeId, Region, StorageProblem, TopologyKey,
+    VolumeHealth, VolumeId,
 };
 
 type Answer<T> = std::result::Result<Response<T>, Status>;
@@ -199,6 +202,49 @@ impl NodeService {
             .instrument(span)
             .await
     }
+
+    async fn volume_health(
+        &self,
+        request: Request<pb::NodeGetVolumeHealthRequest>,
+    ) -> Result<VolumeHealth> {
+        let deadline = decode::deadline(request.metadata());
+        let request = request.into_inner();
+        let id = decode::volume_id(request.volume_id)?;
+        let paths = [request.volume_publish_path, request.staging_target_path];
+        let paths: Vec<PathBuf> =
+            paths.into_iter().filter(|path| !path.is_empty()).map(PathBuf::from).collect();
+        let key = Key::Read(format!("health of {id} at {paths:?}"));
+        let span = span("NodeGetVolumeHealth", &id);
+        let node = self.node.clone();
+        self.operations
+            .run("volume_health", key, deadline, HealthRequest { id, paths }, |wanted| async move {
+                node::health(&node, &wanted).await
+            })
+            .instrument(span)
+            .await
+    }
+
+    async fn storage_health(
+        &self,
+        request: &Request<pb::NodeGetStorageHealthRequest>,
+    ) -> Result<Vec<StorageProblem>> {
+        let deadline = decode::deadline(request.metadata());
+        let key = Key::Read("health of the storage".to_owned());
+        let span = info_span!("operation", rpc = "NodeGetStorageHealth");
+        let node = self.node.clone();
+        let found = self
+            .operations
+            .run("storage_health", key, deadline, (), |()| async move {
+                node::storage_health(&node).await
+            })
+            .instrument(span)
+            .await;
+        let mut problems = found?;
+        if !self.identity.is_known() {
+            problems.push(StorageProblem::NodeUnknown);
+        }
+        Ok(problems)
+    }
 }
 
 fn optional_path(field: &str, text: String) -> Result<Option<std::path::PathBuf>> {
@@ -300,6 +346,8 @@ impl pb::node_server::Node for NodeService {
             Offered::GetVolumeStats,
             Offered::ExpandVolume,
             Offered::SingleNodeMultiWriter,
+            Offered::GetVolumeHealth,
+            Offered::GetStorageHealth,
         ];
         let capabilities = offered.map(|rpc| pb::NodeServiceCapability {
             r#type: Some(Type::Rpc(Rpc { r#type: rpc.into() })),
@@ -320,15 +368,21 @@ impl pb::node_server::Node for NodeService {
 
     async fn node_get_volume_health(
         &self,
-        _: Request<pb::NodeGetVolumeHealthRequest>,
+        request: Request<pb::NodeGetVolumeHealthRequest>,
     ) -> Answer<pb::NodeGetVolumeHealthResponse> {
-        not_offered("NodeGetVolumeHealth")
+        let health = self.volume_health(request).await;
+        answer(health.map(|health| pb::NodeGetVolumeHealthResponse {
+            volume_health: Some(encode::volume_health(&health)),
+        }))
     }
 
     async fn node_get_storage_health(
         &self,
-        _: Request<pb::NodeGetStorageHealthRequest>,
+        request: Request<pb::NodeGetStorageHealthRequest>,
     ) -> Answer<pb::NodeGetStorageHealthResponse> {
-        not_offered("NodeGetStorageHealth")
+        let problems = self.storage_health(&request).await;
+        answer(problems.map(|problems| pb::NodeGetStorageHealthResponse {
+            backend_health: problems.iter().map(encode::storage_health).collect(),
+        }))
     }
 }

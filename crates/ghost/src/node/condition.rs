@@ -3,7 +3,7 @@
 use ghost_host::{Access, BlockDevice, FilesystemKind, MountEntry};
 
 use super::Node;
-use super::error::{domain, is_of_the_device};
+use super::error::domain;
 use crate::error::Result;
 
 /// What stands behind a mount.
@@ -31,7 +31,7 @@ pub(super) async fn condition(node: &Node, entry: &MountEntry) -> Result<Conditi
     let device = match node.host.open_device(number).await {
         Ok(Some(device)) => device,
         Ok(None) => return Ok(Condition::Dead),
-        Err(error) if is_of_the_device(&error) => return Ok(Condition::Dead),
+        Err(error) if error.is_of_the_device() => return Ok(Condition::Dead),
         Err(error) => return Err(domain(error)),
     };
     // Of other kinds it is not known how they look, and they are never taken for dead.
@@ -39,7 +39,7 @@ pub(super) async fn condition(node: &Node, entry: &MountEntry) -> Result<Conditi
     match node.host.carries(&device, kind).await {
         Ok(true) => Ok(Condition::Live(device)),
         Ok(false) => Ok(Condition::Dead),
-        Err(error) if is_of_the_device(&error) => Ok(Condition::Dead),
+        Err(error) if error.is_of_the_device() => Ok(Condition::Dead),
         Err(error) => Err(domain(error)),
     }
 }

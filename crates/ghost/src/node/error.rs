@@ -39,28 +39,6 @@ pub(super) fn domain_of_mount(error: HostError, options: &[String]) -> Error {
     if refused { error.into_kind(ErrorKind::Invalid) } else { error }
 }
 
-/// Whether a read error says that the device or its connection is at fault, rather than this
-/// process (no memory, no descriptors, no permission), of which nothing follows for the device.
-pub(super) fn is_of_the_device(error: &HostError) -> bool {
-    let HostError::Io { source, .. } = error else { return false };
-    match Errno::from_io_error(source) {
-        Some(errno) => matches!(
-            errno,
-            Errno::IO
-                | Errno::NXIO
-                | Errno::NODEV
-                | Errno::NOMEDIUM
-                | Errno::TIMEDOUT
-                | Errno::REMOTEIO
-                | Errno::NOLINK
-                | Errno::BADE
-                | Errno::NODATA
-                | Errno::ILSEQ
-        ),
-        None => matches!(source.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::Other),
-    }
-}
-
 /// Whether the error says that nothing is there.
 pub(super) fn is_absent(error: &HostError) -> bool {
     matches!(error, HostError::Io { source, .. }
@@ -228,11 +206,11 @@ mod tests {
             path: PathBuf::from("/dev/sdb"),
             source,
         };
-        assert!(is_of_the_device(&io(Errno::IO.into())));
-        assert!(is_of_the_device(&io(io::Error::from(io::ErrorKind::UnexpectedEof))));
+        assert!(io(Errno::IO.into()).is_of_the_device());
+        assert!(io(io::Error::from(io::ErrorKind::UnexpectedEof)).is_of_the_device());
         for errno in [Errno::MFILE, Errno::NOMEM, Errno::ACCESS, Errno::INTR, Errno::BUSY] {
-            assert!(!is_of_the_device(&io(errno.into())), "{errno}");
+            assert!(!io(errno.into()).is_of_the_device(), "{errno}");
         }
-        assert!(!is_of_the_device(&HostError::Busy { path: PathBuf::from("/t") }));
+        assert!(!HostError::Busy { path: PathBuf::from("/t") }.is_of_the_device());
     }
 }

@@ -69,6 +69,21 @@ impl FormatNotes {
         .await
     }
 
+    /// Whether a note can be written: one is, and removed.
+    ///
+    /// # Errors
+    /// `Failed` when it cannot.
+    pub async fn check(&self) -> Result<()> {
+        let (folder, path) = (self.0.clone(), self.0.join("check.new"));
+        blocking(move || {
+            write_down(&path, "")
+                .and_then(|()| fs::remove_file(&path))
+                .and_then(|()| flush(&folder))
+                .map_err(failed("write a format note in", &folder))
+        })
+        .await
+    }
+
     /// Whether a format of this very device for this volume was begun and not finished.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ghost_host::{BlockDevice, Usage};
+use ghost_host::{BlockDevice, DeviceHealth, FilesystemKind, Usage};
 
 use super::Node;
 use super::error::domain;
@@ -43,28 +43,42 @@ pub async fn stats(node: &Node, request: &StatsRequest) -> Result<Stats> {
         published::find(node, &request.id, &request.path, request.staging.as_deref()).await?;
     match published {
         Published::Filesystem(entry, device) => {
+            // Before the filesystem, which answers from memory long after its device was taken
+            // away, and may hang when it does not.
+            let kind = FilesystemKind::from_name(&entry.filesystem);
+            alive(node, request, &device, kind).await?;
             let usage = node.host.usage(&entry.target).await.map_err(domain)?;
-            // A filesystem answers from memory long after its device was taken away.
             let size = node.host.device_size(&device).await.map_err(domain)?;
             if size < usage.total_bytes {
-                return Err(gone(request, &device, size));
+                return Err(Error::failed(format!(
+                    "{} of volume {} has {size} bytes left, less than its filesystem",
+                    device.path().display(),
+                    request.id
+                )));
             }
             Ok(Stats::Filesystem(usage))
         }
         Published::Block(device) => {
+            alive(node, request, &device, None).await?;
             let size = node.host.device_size(&device).await.map_err(domain)?;
-            if size == 0 {
-                return Err(gone(request, &device, size));
-            }
             Ok(Stats::Block { total: Bytes::new(size) })
         }
     }
 }
 
-fn gone(request: &StatsRequest, device: &BlockDevice, size: u64) -> Error {
-    Error::failed(format!(
-        "{} of volume {} has {size} bytes left; the volume was detached while it was in use",
-        device.path().display(),
-        request.id
-    ))
+/// Fails when the device has no answer, or not the one that it should have.
+async fn alive(
+    node: &Node,
+    request: &StatsRequest,
+    device: &BlockDevice,
+    kind: Option<FilesystemKind>,
+) -> Result<()> {
+    let what = match node.host.device_health(device.number(), kind).await.map_err(domain)? {
+        DeviceHealth::Live { .. } => return Ok(()),
+        DeviceHealth::Gone => "is gone; the volume was detached while it was in use".to_owned(),
+        DeviceHealth::Failing(why) => format!("cannot be read: {why}"),
+        DeviceHealth::Replaced => "no longer has the filesystem that is mounted of it".to_owned(),
+    };
+    let path = device.path().display();
+    Err(Error::failed(format!("{path} of volume {} {what}", request.id)))
 }

@@ -10,6 +10,7 @@ mod cases;
 mod cloud_cases;
 mod crash;
 mod drops;
+mod health;
 mod inputs;
 mod life;
 mod node_cases;

@@ -110,6 +110,16 @@ impl World {
         serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap()
     }
 
+    /// Does something at the cloud as a person would, behind the driver's back.
+    pub(crate) async fn by_hand(&self, method: reqwest::Method, path: &str, body: Option<Value>) {
+        let url = format!("{}{path}", self.parts.url());
+        let mut request = self.http.request(method, url).bearer_auth(TOKEN);
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
+        request.send().await.unwrap().error_for_status().unwrap();
+    }
+
     pub(crate) async fn no_faults(&self) {
         self.control(reqwest::Method::PUT, "/sim/v1/faults", Some(json!([]))).await;
     }

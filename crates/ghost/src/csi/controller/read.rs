@@ -64,4 +64,30 @@ impl ControllerService {
             next_token: page.next.unwrap_or_default(),
         })
     }
+
+    pub(super) async fn health(
+        &self,
+        request: pb::ControllerGetVolumeHealthRequest,
+    ) -> Result<pb::ControllerGetVolumeHealthResponse> {
+        let id = decode::volume_id(request.volume_id)?;
+        let health = controller::volume_health(&self.controller, &id).await?;
+        Ok(pb::ControllerGetVolumeHealthResponse {
+            volume_health: Some(encode::volume_health(&health)),
+        })
+    }
+
+    pub(super) async fn list_health(
+        &self,
+        request: pb::ControllerListVolumeHealthRequest,
+    ) -> Result<pb::ControllerListVolumeHealthResponse> {
+        let limit = decode::limit(request.max_entries)?;
+        let token = Some(request.starting_token).filter(|token| !token.is_empty());
+        let request = ListRequest { limit, token };
+        let lists = &self.unhealthy;
+        let page = controller::list_unhealthy(lists, &self.controller, &request).await?;
+        Ok(pb::ControllerListVolumeHealthResponse {
+            entries: page.entries.iter().map(encode::volume_health).collect(),
+            next_token: page.next.unwrap_or_default(),
+        })
+    }
 }
