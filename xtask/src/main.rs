@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::interrupt;
+use xtask::{interrupt, setup};
 
 mod bench;
 mod bench_floor;
@@ -18,7 +18,6 @@ mod ci;
 mod demo;
 mod foreign;
 mod sanity;
-mod setup;
 mod test;
 mod tidy;
 

@@ -4,11 +4,8 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use ghost_csi as pb;
@@ -16,7 +13,6 @@ use hyper_util::rt::TokioIo;
 use pb::controller_client::ControllerClient;
 use pb::identity_client::IdentityClient;
 use pb::node_client::NodeClient;
-use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint, Uri};
@@ -25,12 +21,14 @@ use crate::command::program;
 use crate::interrupt;
 use crate::leftover::{detach_below, unmount_below};
 
+mod process;
+
+use process::{death, kill, listens, stop};
+
 /// The simulated machines that the two nodes run on.
 pub const NODES: [u64; 2] = [101, 102];
 /// The token of the simulated cloud.
 pub const TOKEN: &str = "token-of-the-playground-CANARY";
-/// How long a part may take to answer after its start.
-const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// What world is wanted.
 #[derive(Clone, Debug)]
@@ -167,25 +165,33 @@ impl Playground {
     /// # Errors
     /// When it does not start; it says why.
     pub fn start_node(&mut self, id: u64, more: &[&str]) -> Result<()> {
-        let name = format!("node-{id}");
         if !self.options.devices {
             fs::create_dir_all(self.dev_root(id))?;
         }
+        self.start_node_at(id, &self.dev_root(id), more)
+    }
+
+    /// The same with another device folder.
+    ///
+    /// # Errors
+    /// When it does not start; it says why.
+    pub fn start_node_at(&mut self, id: u64, dev_root: &Path, more: &[&str]) -> Result<()> {
+        let name = format!("node-{id}");
         let mut command = program(self.options.programs.join("ghost"));
         command
             .arg("node")
             .arg(format!("--endpoint=unix://{}", self.node_socket(id).display()))
             .args(["--log", self.options.log])
             .args(["--metadata-url", &format!("{}/droplets/{id}", self.url), "--dev-root"])
-            .arg(self.dev_root(id))
+            .arg(dev_root)
             .arg("--format-notes-dir")
             .arg(self.path(&format!("notes-{id}")))
             .args(more);
         interrupt::check()?;
         let mut child = command.stderr(self.log(&name)?).spawn()?;
-        let listens = listens(&mut child, &self.node_socket(id));
+        let is_there = listens(&mut child, &self.node_socket(id));
         self.nodes.insert(id, child);
-        self.started(&name, listens)
+        self.started(&name, is_there)
     }
 
     /// Ends every process as a power cut would.
@@ -319,55 +325,6 @@ impl Drop for Playground {
         for command in self.take_away() {
             eprintln!("left behind; run: {command}");
         }
-    }
-}
-
-/// Waits until a part listens at its socket; not any longer when it has ended.
-fn listens(child: &mut Child, socket: &Path) -> bool {
-    let begun = Instant::now();
-    while std::os::unix::net::UnixStream::connect(socket).is_err() {
-        let ended = child.try_wait().is_ok_and(|ended| ended.is_some());
-        if ended || begun.elapsed() > START_LIMIT {
-            return false;
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
-    true
-}
-
-fn kill(mut child: Child) -> Result<()> {
-    child.kill()?;
-    child.wait()?;
-    Ok(())
-}
-
-fn death(mut child: Child) -> Result<Option<i32>> {
-    let begun = Instant::now();
-    while begun.elapsed() < START_LIMIT {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status.signal());
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
-    kill(child)?;
-    bail!("the process did not end by itself")
-}
-
-fn stop(child: &mut Child, left: &mut Vec<String>) {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    if child.try_wait().is_ok_and(|ended| ended.is_some()) {
-        return;
-    }
-    let told = pid.is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok());
-    let begun = Instant::now();
-    while told && begun.elapsed() < START_LIMIT {
-        if child.try_wait().is_ok_and(|ended| ended.is_some()) {
-            return;
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-    if child.kill().and_then(|()| child.wait()).is_err() {
-        left.push(format!("kill -9 {}", child.id()));
     }
 }
 

@@ -3,27 +3,38 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use xtask::command::{output, program, root, run, target};
+
+use crate::command::{output, program, root, run, target};
 
 /// The programs that are needed, and the Debian packages that have them.
-const PROGRAMS: [(&str, &str); 8] = [
+const PROGRAMS: [(&str, &str); 18] = [
     ("mkfs.ext4", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("mkfs.xfs", "xfsprogs"),
     ("mkfs.btrfs", "btrfs-progs"),
     ("losetup", "mount"),
     ("blkid", "util-linux"),
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("mmdebstrap", "mmdebstrap"),
+    ("busybox", "busybox-static"),
+    ("depmod", "kmod"),
+    ("cpio", "cpio"),
+    ("lz4", "lz4"),
+    ("xz", "xz-utils"),
+    ("zstd", "zstd"),
+    ("mke2fs", "e2fsprogs"),
+    ("strip", "binutils"),
     ("python3", "python3-venv"),
     ("go", "golang-go (1.26 or later)"),
 ];
 
 /// Whether this process may make block devices and mounts.
-pub(crate) fn is_root() -> bool {
+pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
 /// Whether the kernel lets this process grow a mounted ext4.
-pub(crate) fn has_resource_capability() -> bool {
+pub fn has_resource_capability() -> bool {
     const CAP_SYS_RESOURCE: u32 = 24; // include/uapi/linux/capability.h
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -32,7 +43,10 @@ pub(crate) fn has_resource_capability() -> bool {
 }
 
 /// Fails with what to do when this is not root.
-pub(crate) fn need_root(what: &str) -> Result<()> {
+///
+/// # Errors
+/// When this is not root.
+pub fn need_root(what: &str) -> Result<()> {
     if is_root() {
         return Ok(());
     }
@@ -43,7 +57,10 @@ pub(crate) fn need_root(what: &str) -> Result<()> {
 }
 
 /// Makes sure that these programs are there, by installing their packages where that is possible.
-pub(crate) fn need_programs(wanted: &[&str]) -> Result<()> {
+///
+/// # Errors
+/// When one is missing and cannot be installed; it names the packages.
+pub fn need_programs(wanted: &[&str]) -> Result<()> {
     let missing: Vec<&(&str, &str)> =
         PROGRAMS.iter().filter(|(name, _)| wanted.contains(name) && !works(name)).collect();
     if missing.is_empty() {
@@ -85,7 +102,10 @@ fn find(name: &str) -> Option<PathBuf> {
 
 /// Builds a pinned Go tool from its folder below `tools/`, unless that has been done, and answers
 /// where it is.
-pub(crate) fn go_tool(name: &str, package: &str) -> Result<PathBuf> {
+///
+/// # Errors
+/// When it cannot be built.
+pub fn go_tool(name: &str, package: &str) -> Result<PathBuf> {
     need_programs(&["go"])?;
     let folder = root().join("tools").join(name);
     let pins = ["go.mod", "go.sum"].map(|name| std::fs::read_to_string(folder.join(name)));

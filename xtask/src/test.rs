@@ -6,7 +6,8 @@ use std::process::Stdio;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use xtask::command::{build, cargo};
+use xtask::command::{build, cargo, target};
+use xtask::guest::Image;
 use xtask::interrupt;
 use xtask::leftover::{detach_below, loops_below, mounts_below, unmount_below};
 
@@ -36,7 +37,8 @@ pub(crate) fn run() -> Result<()> {
     ])?;
     build()?;
     let parts = [
-        ("cargo test --workspace", tests as fn() -> Result<Numbers>),
+        ("cargo test --workspace", workspace as fn() -> Result<Numbers>),
+        ("guest tests", guests),
         ("API client godo (Go)", foreign::godo),
         ("API client pydo (Python)", foreign::pydo),
         ("csi-sanity 5.6.0, mount", || sanity::one("mount")),
@@ -72,19 +74,32 @@ fn report(parts: &[Part]) -> Result<()> {
     let passed: usize = parts.iter().map(|part| part.numbers.passed).sum();
     let failed: usize = parts.iter().map(|part| part.numbers.failed).sum();
     if failed == 0 {
-        println!("csi-sanity's skipped specs are those of capabilities that are not claimed.");
+        println!("Skipped are specs and checks of capabilities that are not claimed.");
     }
     println!("\n{passed} passed, {failed} failed");
     if failed > 0 { bail!("{failed} failed") } else { Ok(()) }
 }
 
+/// All tests that need nothing but this machine.
+fn workspace() -> Result<Numbers> {
+    tests(&["--workspace", "--quiet", "--no-fail-fast"])
+}
+
+/// Those in virtual machines, one line for each, because one takes seconds.
+fn guests() -> Result<Numbers> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(Image::ready(&target()))?;
+    tests(&["--package", "ghost", "--test", "guest"])
+}
+
 /// Runs cargo's tests and adds up what each test binary says at its end.
-fn tests() -> Result<Numbers> {
+fn tests(which: &[&str]) -> Result<Numbers> {
     // What tests make is below a folder of this run, so that it can be taken away when they are
     // ended early, and found when they leave it.
     let folder = tempfile::Builder::new().prefix("gt-").tempdir()?;
     let mut child = cargo()
-        .args(["test", "--workspace", "--quiet", "--no-fail-fast"])
+        .arg("test")
+        .args(which)
         // A privileged test that cannot run is a failure here, not a remark.
         .env("CI", "true")
         .env("TMPDIR", folder.path())

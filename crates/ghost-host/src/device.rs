@@ -7,15 +7,20 @@ use std::sync::Arc;
 
 mod appear;
 mod identity;
+mod links;
 mod open;
+mod unidentified;
 mod watch;
+mod xen;
 
 pub(crate) use appear::find;
 pub(crate) use identity::{Fit, compare};
+pub(crate) use links::linked_disks;
 pub(crate) use open::{
     Roots, block_number, current_size, device_at, duplicate, is_write_protected, open_number,
     reopen, wait_until_unclaimed,
 };
+pub(crate) use unidentified::Taken;
 
 /// The kernel's number of a block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,6 +32,12 @@ pub struct DeviceNumber {
 }
 
 impl DeviceNumber {
+    /// Reads the kernel's text form, `major:minor`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (major, minor) = text.trim().split_once(':')?;
+        Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
+    }
+
     /// Takes the kernel's packed form apart, as `stat` gives it.
     pub(crate) fn from_raw(raw: u64) -> Self {
         Self { major: rustix::fs::major(raw), minor: rustix::fs::minor(raw) }
@@ -59,6 +70,9 @@ pub enum Identity {
     Virtio(String),
     /// The serial of an NVMe namespace's controller.
     Nvme(String),
+    /// The slot of a Xen block front-end, such as `xvdf`; the name that means it is made by
+    /// [`Identity::name_of_slot`].
+    Xen(String),
     /// The backing file of a loop device; its file name is the disk's name.
     Loop(PathBuf),
     /// The device says nothing of itself.
@@ -66,6 +80,12 @@ pub enum Identity {
 }
 
 impl Identity {
+    /// The name, among those of a disk, that means the disk in this slot of a Xen host.
+    #[must_use]
+    pub fn name_of_slot(slot: &str) -> String {
+        xen::name(slot)
+    }
+
     /// Whether it is one of these names in full. A serial that was cut short never is: whose disk
     /// says it, only [`crate::Host::find_disk`] can tell.
     #[must_use]

@@ -112,6 +112,14 @@ pub enum Error {
         /// What is in the way.
         detail: String,
     },
+    /// The kernel may confuse the filesystem with another one, so that it is not mounted.
+    #[error("{} is not mounted: {detail}", .path.display())]
+    Indistinct {
+        /// The device.
+        path: PathBuf,
+        /// With which, and what to do.
+        detail: String,
+    },
     /// The kernel refused a mount option or a mount.
     #[error("cannot mount {} at {}: {detail}", .source_path.display(), .target.display())]
     Mount {

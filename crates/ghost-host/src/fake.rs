@@ -148,6 +148,11 @@ impl FakeHost {
         self.change(|state| state.missing_tools = tools.to_vec());
     }
 
+    /// Gives the process the right to grow an ext3 or ext4 that is mounted, or takes it away.
+    pub fn set_may_grow_mounted_ext(&self, may: bool) {
+        self.change(|state| state.may_grow_mounted_ext = may);
+    }
+
     /// Makes the disk refuse writes, or take them again.
     pub fn set_write_protected(&self, number: DeviceNumber, write_protected: bool) {
         self.change(|state| state.disk_mut(number).write_protected = write_protected);
@@ -162,6 +167,12 @@ impl FakeHost {
     #[must_use]
     pub fn content(&self, number: DeviceNumber) -> Content {
         self.lock().disk(number).content.clone()
+    }
+
+    /// The size in bytes of the disk.
+    #[must_use]
+    pub fn disk_size(&self, number: DeviceNumber) -> u64 {
+        self.lock().disk(number).size
     }
 
     /// The size in bytes of the filesystem on the disk.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+mod btrfs;
 mod carries;
 mod check;
 mod grow;
@@ -12,6 +13,7 @@ mod probe;
 mod read;
 mod tools;
 
+pub(crate) use btrfs::BtrfsIdentity;
 pub(crate) use carries::{SuperBlock, carries};
 pub(crate) use check::check;
 pub(crate) use grow::grow;

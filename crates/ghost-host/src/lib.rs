@@ -58,6 +58,10 @@ pub trait Host: Send + Sync + 'static {
     /// of a device; `None` when something else is there, or nothing.
     async fn device_at(&self, path: &Path) -> Result<Option<DeviceNumber>>;
 
+    /// The whole disks that links in this folder below the device folder lead to, each with the
+    /// link's name. No folder is no disk.
+    async fn linked_disks(&self, folder: &Path) -> Result<Vec<(String, DeviceNumber)>>;
+
     /// The present size of the device in bytes, which may have grown since it was opened.
     async fn device_size(&self, device: &BlockDevice) -> Result<u64>;
 
@@ -108,7 +112,9 @@ pub trait Host: Send + Sync + 'static {
     /// The mount table of this process's namespace.
     async fn mounts(&self) -> Result<MountTable>;
 
-    /// Mounts the device's filesystem at an existing directory.
+    /// Mounts the device's filesystem at an existing directory. Copies of one filesystem can be
+    /// mounted side by side; fails with [`Error::Indistinct`] for a btrfs with which the kernel
+    /// cannot do that.
     async fn mount(&self, device: &BlockDevice, mount: &Mount) -> Result<()>;
 
     /// Binds `source` (a directory, or a device node) to an existing target of the same kind.

@@ -36,6 +36,14 @@ impl Linux {
         self
     }
 
+    /// Takes disks that say nothing of themselves, where there is no choice: see
+    /// [`Host::find_disk`].
+    #[must_use]
+    pub fn allowing_unidentified(mut self) -> Self {
+        self.roots.unidentified = Some(device::Taken::default());
+        self
+    }
+
     /// Runs blocking work with this machine's folders.
     async fn run<T, F>(&self, work: F) -> Result<T>
     where
@@ -66,6 +74,11 @@ impl Host for Linux {
     async fn device_at(&self, path: &Path) -> Result<Option<DeviceNumber>> {
         let path = path.to_owned();
         self.run(move |_| device::device_at(&path)).await
+    }
+
+    async fn linked_disks(&self, folder: &Path) -> Result<Vec<(String, DeviceNumber)>> {
+        let folder = folder.to_owned();
+        self.run(move |roots| device::linked_disks(roots, &folder)).await
     }
 
     async fn device_size(&self, device: &BlockDevice) -> Result<u64> {

@@ -7,6 +7,7 @@ use crate::filesystem::FilesystemKind;
 
 mod attach;
 mod bind;
+mod btrfs;
 mod options;
 mod table;
 mod target;

@@ -92,6 +92,7 @@ impl Machine for OnLinux {
 
 struct InMemory {
     host: FakeHost,
+    may_grow_ext4: bool,
 }
 
 struct Held(FakeHost, PathBuf);
@@ -143,7 +144,7 @@ impl Machine for InMemory {
         Box::new(Held(self.host.clone(), mounted.to_owned()))
     }
     fn may_grow_ext4(&self) -> bool {
-        true
+        self.may_grow_ext4
     }
 }
 
@@ -165,7 +166,7 @@ macro_rules! contract {
             use super::*;
             $(#[tokio::test]
             async fn $name() {
-                super::$name(&InMemory { host: FakeHost::new() }).await;
+                super::$name(&InMemory { host: FakeHost::new(), may_grow_ext4: true }).await;
             })*
         }
     };
@@ -561,6 +562,14 @@ async fn paths_are_resolved_without_looking_at_their_end<M: Machine>(m: &M) {
     for path in ["relative", "/", "/..", "/no-such-folder/x"] {
         host.resolve(Path::new(path)).await.unwrap_err();
     }
+}
+
+/// The machine in memory keeps to the kernel's rule also where this one cannot show it.
+#[tokio::test]
+async fn without_the_capability_a_mounted_ext_stays_small_in_memory_too() {
+    let machine = InMemory { host: FakeHost::new(), may_grow_ext4: false };
+    machine.host.set_may_grow_mounted_ext(false);
+    a_mounted_filesystem_grows_with_its_disk_and_then_rests(&machine).await;
 }
 
 // --- What the assertions need --------------------------------------------------------------------

@@ -8,12 +8,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use clap::{Args, Parser, Subcommand};
+use anyhow::{Context, Result, ensure};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use ghost_sim::api::{Api, Config, Limits};
+use ghost_sim::disk::{Devices, GuestAddress};
 use ghost_sim::fault::Faults;
 use ghost_sim::serve::Server;
-use ghost_sim::simulator::{Devices, Simulator};
+use ghost_sim::simulator::Simulator;
 use ghost_sim::state::Settings;
 use ghost_sim::token::TokenFile;
 use jiff::SignedDuration;
@@ -82,6 +83,9 @@ struct Serve {
     /// How long a volume refuses its next snapshot after one was made.
     #[arg(long, default_value = "0s", value_parser = duration)]
     snapshot_pause: Duration,
+    /// Attached volumes tell the slot that they are in, as before Xen hosts: xvdf and so on.
+    #[arg(long)]
+    device_slots: bool,
     /// The certificate chain for TLS, as PEM.
     #[arg(long, value_name = "FILE", requires = "tls_key_file")]
     tls_cert_file: Option<PathBuf>,
@@ -91,12 +95,28 @@ struct Serve {
     /// A JSON list of fault rules to start with.
     #[arg(long, value_name = "FILE")]
     faults: Option<PathBuf>,
-    /// Volumes are only spoken of: no files, no loop devices, no root.
-    #[arg(long)]
+    /// What an attached volume becomes.
+    #[arg(long, value_enum, default_value_t = DeviceKind::Loop)]
+    devices: DeviceKind,
+    /// The QEMU guest that is a droplet, by a QMP socket of its own; repeated for each guest.
+    #[arg(long, value_name = "DROPLET=SOCKET[,bus=scsi|virtio][,read-only]")]
+    #[arg(required_if_eq("devices", "qmp"))]
+    qmp: Vec<GuestAddress>,
+    /// Volumes are only spoken of: no files, no devices, no root.
+    #[arg(long, conflicts_with_all = ["devices", "qmp"])]
     no_devices: bool,
     /// How much is logged to the standard error: error, warn, info, debug, trace or off.
     #[arg(long, default_value = "info")]
     log: LevelFilter,
+}
+
+/// How attached volumes become devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DeviceKind {
+    /// A loop device of this machine, and a link to it below the state folder; needs root.
+    Loop,
+    /// A disk that is plugged into the QEMU guest that --qmp names.
+    Qmp,
 }
 
 #[tokio::main]
@@ -152,11 +172,27 @@ async fn serve(arguments: Serve) -> Result<()> {
         one_event_per_droplet: arguments.one_event_per_droplet,
         read_lag: arguments.read_lag,
         snapshot_pause: arguments.snapshot_pause,
+        device_slots: arguments.device_slots,
     };
     let token = TokenFile::new(arguments.token_file);
-    let devices = if arguments.no_devices { Devices::None } else { Devices::Real };
+    let devices = match arguments.devices {
+        _ if arguments.no_devices => Devices::None,
+        DeviceKind::Loop => {
+            ensure!(arguments.qmp.is_empty(), "--qmp names guests, which need --devices qmp");
+            Devices::Loop
+        }
+        DeviceKind::Qmp => {
+            let last = settings.first_droplet.saturating_add(settings.droplets);
+            let known = settings.first_droplet..last;
+            for guest in &arguments.qmp {
+                let droplet = guest.droplet;
+                ensure!(known.contains(&droplet), "--qmp names droplet {droplet}, which is none");
+            }
+            Devices::Qmp(arguments.qmp)
+        }
+    };
     let simulator =
-        Simulator::start(&arguments.state_dir, settings, config, faults, token, devices).await?;
+        Simulator::start(&arguments.state_dir, settings, config, faults, token, &devices).await?;
     let simulator = Arc::new(simulator);
 
     let stop = CancellationToken::new();
@@ -171,7 +207,8 @@ async fn serve(arguments: Serve) -> Result<()> {
     let announced = announce(&url);
     if announced.is_ok() {
         let serving = server.run(simulator.clone(), stop.clone());
-        tokio::join!(serving, simulator.end_actions(&stop), signalled);
+        let following = simulator.follow_guests(&stop);
+        tokio::join!(serving, simulator.end_actions(&stop), following, signalled);
     }
     announced.and(simulator.release().await.context("a loop device may be left behind"))
 }

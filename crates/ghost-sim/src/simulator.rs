@@ -6,6 +6,7 @@
 
 use std::future::pending;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use hyper::body::Bytes;
@@ -15,20 +16,14 @@ use tokio::sync::{Mutex, Notify};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{Api, Config, Outcome};
-use crate::disk::Disk;
+use crate::disk::{Devices, Disk};
 use crate::fault::Faults;
 use crate::state::{Cloud, Effect, Settings};
 use crate::store::Store;
 use crate::token::TokenFile;
 
-/// Whether volumes are real.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Devices {
-    /// Every volume has a file, and a loop device while it is attached.
-    Real,
-    /// Volumes are only spoken of.
-    None,
-}
+/// How often guests are looked at.
+const GUESTS_LOOKED_AT_EVERY: Duration = Duration::from_millis(100);
 
 /// A cloud that runs by itself.
 #[derive(Debug)]
@@ -54,11 +49,11 @@ impl Simulator {
         mut config: Config,
         faults: Faults,
         mut token: TokenFile,
-        devices: Devices,
+        devices: &Devices,
     ) -> Result<Self> {
         config.token = token.changed()?.context("the token file was never read")?;
         let mut store = Store::open(root)?;
-        let disk = (devices == Devices::Real).then(|| Disk::open(root)).transpose()?;
+        let disk = Disk::open(root, devices)?;
         let cloud = match store.load()? {
             Some(records) => Cloud::from_records(settings, records).map_err(anyhow::Error::msg)?,
             None => {
@@ -115,7 +110,27 @@ impl Simulator {
         }
     }
 
-    /// Takes all devices and links away. The state stays, and the next start brings them back.
+    /// Gives guests that come on, or are started anew, the disks that they should have, until told
+    /// to stop.
+    pub async fn follow_guests(&self, stop: &CancellationToken) {
+        let Some(disk) = self.inner.lock().await.disk.clone() else { return };
+        loop {
+            tokio::select! {
+                // Nothing tells of a guest that has come on; it is looked for.
+                () = tokio::time::sleep(GUESTS_LOOKED_AT_EVERY) => {}
+                () = stop.cancelled() => return,
+            }
+            if disk.is_disturbed().await {
+                let inner = self.inner.lock().await;
+                if let Err(error) = disk.reconcile_devices(inner.api.cloud()).await {
+                    tracing::warn!("a guest does not have its disks yet: {error:#}");
+                }
+            }
+        }
+    }
+
+    /// Takes all devices and links of this machine away. The state stays, and the next start brings
+    /// them back.
     pub async fn release(&self) -> Result<()> {
         let inner = self.inner.lock().await;
         match &inner.disk {

@@ -48,6 +48,8 @@ pub struct Settings {
     pub read_lag: Duration,
     /// How long a volume refuses its next snapshot after one was made.
     pub snapshot_pause: Duration,
+    /// Whether attached volumes tell their slot, as an API before Xen hosts does (`xvdf`).
+    pub device_slots: bool,
 }
 
 impl Default for Settings {
@@ -62,6 +64,7 @@ impl Default for Settings {
             one_event_per_droplet: false,
             read_lag: Duration::ZERO,
             snapshot_pause: Duration::ZERO,
+            device_slots: false,
         }
     }
 }

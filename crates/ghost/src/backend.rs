@@ -11,8 +11,8 @@ use async_trait::async_trait;
 
 use crate::error::Result;
 use crate::volume::{
-    Bytes, NodeId, SizeRule, Snapshot, SnapshotId, SnapshotName, SnapshotSpec, Volume, VolumeId,
-    VolumeName, VolumeSpec,
+    Bytes, NodeId, Region, SizeRule, Snapshot, SnapshotId, SnapshotName, SnapshotSpec, Volume,
+    VolumeId, VolumeName, VolumeSpec,
 };
 
 pub mod cosmos;
@@ -45,6 +45,10 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// `NotFound` when there is none, `Precondition` when it is attached.
     async fn delete(&self, id: &VolumeId) -> Result<()>;
+
+    /// How much more can be made in this region, or in any; `None` when the storage sets no limit
+    /// that it tells.
+    async fn capacity(&self, region: Option<&Region>) -> Result<Option<Bytes>>;
 
     /// The sizes that volumes can have.
     fn sizes(&self) -> SizeRule;

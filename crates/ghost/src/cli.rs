@@ -130,6 +130,12 @@ pub struct NodeArgs {
         default_value = "disk/by-id/scsi-0DO_Volume_{name}"
     )]
     pub disk_link: String,
+    /// Where the kernel tells of its devices
+    #[arg(long, env = "GHOST_SYSFS_ROOT", value_name = "DIR", default_value = "/sys")]
+    pub sysfs_root: PathBuf,
+    /// Use disks that do not say who they are, where there is no choice between two: see docs/devices.md
+    #[arg(long, env = "GHOST_ALLOW_UNIDENTIFIED")]
+    pub allow_unidentified: bool,
     /// Folder for the notes that tell of a format cut short; must outlive this process
     #[arg(
         long,

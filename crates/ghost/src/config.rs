@@ -25,6 +25,9 @@ pub struct Shared {
     pub region: Option<Region>,
     /// The most volumes on one node.
     pub attach_limit: u32,
+    /// What the names of this cluster's disks begin with: its id, or what the provisioner gives
+    /// them where there is none.
+    pub name_prefix: String,
     /// The admin address, if one is wanted.
     pub admin: Option<SocketAddr>,
     /// The form of log lines.
@@ -62,6 +65,10 @@ pub struct NodeConfig {
     pub dev_root: PathBuf,
     /// Where a disk appears in it.
     pub disk_link: DiskLink,
+    /// The kernel's account of its devices.
+    pub sysfs_root: PathBuf,
+    /// Whether disks are used that do not say who they are.
+    pub allow_unidentified: bool,
     /// The folder of the format notes.
     pub format_notes_dir: PathBuf,
 }
@@ -92,6 +99,7 @@ fn shared(args: &SharedArgs) -> Result<Shared> {
         plugin: Plugin::new(args.driver_name.clone()).map_err(named("--driver-name"))?,
         region: args.region.clone().map(Region::new).transpose().map_err(named("--region"))?,
         attach_limit: args.attach_limit,
+        name_prefix: args.cluster_id.as_ref().map_or("pvc-".to_owned(), |id| format!("{id}-")),
         admin: admin.transpose()?,
         log_format: args.log_format,
         log: Filter::parse(&args.log).map_err(named("--log"))?,
@@ -133,18 +141,21 @@ impl NodeConfig {
     /// `Invalid` naming the option and its value.
     pub fn new(args: &NodeArgs) -> Result<Self> {
         let shared = shared(&args.shared)?;
-        for (option, path) in
-            [("--dev-root", &args.dev_root), ("--format-notes-dir", &args.format_notes_dir)]
-        {
+        for (option, path) in [
+            ("--dev-root", &args.dev_root),
+            ("--sysfs-root", &args.sysfs_root),
+            ("--format-notes-dir", &args.format_notes_dir),
+        ] {
             if !path.is_absolute() {
                 return Err(Error::invalid(format!("{option} {path:?} must be an absolute path")));
             }
         }
-        if !args.dev_root.is_dir() {
-            return Err(Error::invalid(format!(
-                "--dev-root {:?} is no directory on this machine",
-                args.dev_root
-            )));
+        for (option, path) in [("--dev-root", &args.dev_root), ("--sysfs-root", &args.sysfs_root)] {
+            if !path.is_dir() {
+                return Err(Error::invalid(format!(
+                    "{option} {path:?} is no directory on this machine"
+                )));
+            }
         }
         let node_id = args.node_id.clone().map(NodeId::new).transpose();
         Ok(Self {
@@ -153,6 +164,8 @@ impl NodeConfig {
             dev_root: args.dev_root.clone(),
             disk_link: DiskLink::parse(&args.disk_link)
                 .map_err(|error| error.context("--disk-link"))?,
+            sysfs_root: args.sysfs_root.clone(),
+            allow_unidentified: args.allow_unidentified,
             format_notes_dir: args.format_notes_dir.clone(),
             shared,
         })

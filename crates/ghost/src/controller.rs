@@ -8,6 +8,7 @@ use crate::backend::SharedBackend;
 use crate::volume::{Bytes, Region};
 
 mod attach;
+mod capacity;
 mod create;
 mod delete;
 mod grow;
@@ -16,6 +17,7 @@ mod list;
 mod snapshot;
 
 pub use attach::{attach, detach};
+pub use capacity::{Capacity, capacity};
 pub use create::{Clones, CreateRequest, create};
 pub use delete::delete;
 pub use grow::{GrowRequest, grow};

@@ -19,8 +19,8 @@ use rustix::process::{Signal, getpid, kill_process};
 use crate::backend::{Attach, Backend, Grow, SharedBackend, Snapshots};
 use crate::error::{Error, Result};
 use crate::volume::{
-    Bytes, NodeId, SizeRule, Snapshot, SnapshotId, SnapshotName, SnapshotSpec, Volume, VolumeId,
-    VolumeName, VolumeSpec,
+    Bytes, NodeId, Region, SizeRule, Snapshot, SnapshotId, SnapshotName, SnapshotSpec, Volume,
+    VolumeId, VolumeName, VolumeSpec,
 };
 
 /// The methods that change the world; each has a mark `NAME:before` and a mark `NAME:after`.
@@ -116,6 +116,10 @@ impl Backend for Marked<SharedBackend> {
         self.marks.around("delete", self.inner.delete(id)).await
     }
 
+    async fn capacity(&self, region: Option<&Region>) -> Result<Option<Bytes>> {
+        self.inner.capacity(region).await
+    }
+
     fn sizes(&self) -> SizeRule {
         self.inner.sizes()
     }
@@ -205,6 +209,10 @@ impl Host for Marked<Arc<dyn Host>> {
         self.inner.device_at(path).await
     }
 
+    async fn linked_disks(&self, folder: &Path) -> ghost_host::Result<Vec<(String, DeviceNumber)>> {
+        self.inner.linked_disks(folder).await
+    }
+
     async fn device_size(&self, device: &BlockDevice) -> ghost_host::Result<u64> {
         self.inner.device_size(device).await
     }
@@ -292,7 +300,9 @@ mod tests {
     use super::*;
 
     /// Methods that only read, or only tell.
-    const READS: [&str; 17] = [
+    const READS: [&str; 19] = [
+        "linked_disks",
+        "capacity",
         "device_health",
         "missing_tools",
         "snapshots",

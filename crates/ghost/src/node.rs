@@ -18,6 +18,7 @@ mod error;
 mod format_note;
 mod grow;
 mod health;
+mod limit;
 mod place;
 mod publish;
 mod published;
@@ -36,6 +37,7 @@ pub use disk_link::DiskLink;
 pub use format_note::FormatNotes;
 pub use grow::{GrowRequest, grow};
 pub use health::{HealthRequest, health, storage_health};
+pub use limit::{OwnDisks, attach_limit};
 pub use publish::{PublishRequest, publish};
 pub use release::{UnpublishRequest, UnstageRequest, unpublish, unstage};
 pub use stage::{StageRequest, stage};
@@ -52,4 +54,8 @@ pub struct Node {
     pub disk_link: DiskLink,
     /// How long is waited for a disk to appear.
     pub patience: Duration,
+    /// How this driver's disks are told from others.
+    pub own: OwnDisks,
+    /// Whether disks are used that do not say who they are.
+    pub allow_unidentified: bool,
 }

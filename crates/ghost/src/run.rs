@@ -15,7 +15,7 @@ use crate::config::{ControllerConfig, NodeConfig, Shared};
 use crate::controller::{Clones, Controller, Wanted};
 use crate::csi::{ControllerService, IdentityService, Listener, NodeIdentity, NodeService, serve};
 use crate::error::{Error, Result};
-use crate::node::{FormatNotes, Node};
+use crate::node::{FormatNotes, Node, OwnDisks};
 use crate::operation::Operations;
 use crate::telemetry::{self, Metrics};
 use crate::volume::TopologyKey;
@@ -64,7 +64,11 @@ pub async fn controller(config: ControllerConfig) -> Result<()> {
 /// notes cannot be made.
 pub async fn node(config: NodeConfig) -> Result<()> {
     let metrics = Metrics::new();
-    let host: Arc<dyn Host> = Arc::new(Linux::new(config.dev_root));
+    let mut linux = Linux::new(config.dev_root).with_sysfs(config.sysfs_root);
+    if config.allow_unidentified {
+        linux = linux.allowing_unidentified();
+    }
+    let host: Arc<dyn Host> = Arc::new(linux);
     #[cfg(debug_assertions)]
     let host: Arc<dyn Host> = Arc::new(crate::mark::Marked::new(host, config.shared.marks.clone()));
     let node = Node {
@@ -72,6 +76,11 @@ pub async fn node(config: NodeConfig) -> Result<()> {
         notes: FormatNotes::open(config.format_notes_dir)?,
         disk_link: config.disk_link,
         patience: DISK_PATIENCE,
+        own: OwnDisks {
+            name_prefix: config.shared.name_prefix.clone(),
+            driver_name: config.shared.plugin.name().to_owned(),
+        },
+        allow_unidentified: config.allow_unidentified,
     };
 
     let identity = match (config.node_id, config.shared.region.clone()) {

@@ -40,6 +40,8 @@ pub struct Volume {
     pub attached: Vec<NodeId>,
     /// Whether this driver made it, and made it empty: only then may it ever be formatted.
     pub made_blank: bool,
+    /// The slot that the host of its node has put it in, where it tells: `xvdf`.
+    pub slot: Option<String>,
     /// What its first content came from, where this driver made it of something.
     pub source: Option<ContentSource>,
 }
@@ -54,6 +56,7 @@ impl Volume {
             region: self.region.clone(),
             minimum_size: self.size,
             made_blank: self.made_blank,
+            slot: self.slot.clone(),
         })
     }
 }

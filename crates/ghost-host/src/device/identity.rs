@@ -8,11 +8,14 @@ use std::io;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::device::Identity;
+use crate::device::{Identity, xen};
 
 /// A virtio block device tells this many bytes of its serial, the kernel's `VIRTIO_BLK_ID_BYTES`;
 /// the rest is cut off without a word.
 const VIRTIO_SERIAL_BYTES: usize = 20;
+
+/// What udev puts before that serial in the name of a link.
+const VIRTIO_LINK: &str = "virtio-";
 
 /// How well an identity fits the names of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +40,9 @@ pub(crate) fn read(folder: &Path) -> Identity {
         Some("nvme" | "nvme-subsystem") => {
             text_file(&folder.join("device/serial")).map(Identity::Nvme)
         }
+        Some("xen") => text_file(&folder.join("device/nodename"))
+            .and_then(|nodename| xen::slot(&nodename))
+            .map(Identity::Xen),
         _ => None,
     }
     .unwrap_or(Identity::Unreadable)
@@ -69,17 +75,28 @@ pub(crate) fn compare(identity: &Identity, names: &[String]) -> Fit {
         Identity::Loop(file) => {
             whole(names.any(|name| file.file_name().is_some_and(|file| file == name.as_str())))
         }
+        Identity::Xen(slot) => whole(names.any(|name| xen::slot_of(name) == Some(slot))),
         Identity::Unreadable => Fit::Other,
     }
 }
 
-/// The names of all virtio disks with this serial.
-pub(crate) fn virtio_disks_with(sysfs: &Path, serial: &str) -> io::Result<Vec<String>> {
-    let wanted = Identity::Virtio(serial.to_owned());
+/// The link that udev makes for a virtio disk whose name this link has in full: udev is told only
+/// as much of the name as the disk tells.
+pub(crate) fn cut_short(link: &Path) -> Option<PathBuf> {
+    let serial = link.file_name()?.to_str()?.strip_prefix(VIRTIO_LINK)?;
+    let told = serial.get(..VIRTIO_SERIAL_BYTES).filter(|told| told.len() < serial.len())?;
+    Some(link.with_file_name(format!("{VIRTIO_LINK}{told}")))
+}
+
+/// The kernel's names of all disks that introduce themselves in such a way.
+pub(crate) fn disks_that_say(
+    sysfs: &Path,
+    is_meant: impl Fn(&Identity) -> bool,
+) -> io::Result<Vec<String>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(sysfs.join("block"))? {
         let entry = entry?;
-        if read(&entry.path()) == wanted {
+        if is_meant(&read(&entry.path())) {
             found.push(entry.file_name().to_string_lossy().into_owned());
         }
     }
@@ -274,9 +291,21 @@ mod tests {
         assert_eq!(compare(&read(&cut), &names(&[&long[..20]])), Fit::CutShort);
         assert_eq!(compare(&read(&cut), &names(&[&long[..19]])), Fit::Other);
         assert_eq!(read(&cut), read(&twin));
-        let sharing = virtio_disks_with(tree.0.path(), &long[..20]).unwrap();
-        assert_eq!(sharing, ["vdb", "vdc"]);
-        assert_eq!(virtio_disks_with(tree.0.path(), "pvc-1").unwrap(), ["vdd"]);
+        let sharing = |serial: &str| {
+            let wanted = Identity::Virtio(serial.to_owned());
+            disks_that_say(tree.0.path(), |identity| *identity == wanted).unwrap()
+        };
+        assert_eq!(sharing(&long[..20]), ["vdb", "vdc"]);
+        assert_eq!(sharing("pvc-1"), ["vdd"]);
+    }
+
+    #[test]
+    fn the_link_of_a_virtio_disk_is_cut_as_its_serial_is() {
+        let cut = |link: &str| cut_short(Path::new(link));
+        let long = "/dev/disk/by-id/virtio-2f1e0c0a-1111-4222-8333-444455556666";
+        assert_eq!(cut(long), Some(PathBuf::from("/dev/disk/by-id/virtio-2f1e0c0a-1111-4222-8")));
+        assert_eq!(cut("/dev/disk/by-id/virtio-2f1e0c0a-1111-4222-8"), None);
+        assert_eq!(cut("/dev/disk/by-id/scsi-0DO_Volume_pvc-2f1e0c0a-1111-4222"), None);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom};
 
 use crate::blocking;
+use crate::device::unidentified::Taken;
 use crate::device::{BlockDevice, DeviceNumber, identity};
 use crate::error::{Error, Result};
 
@@ -21,11 +22,13 @@ pub(crate) struct Roots {
     pub(crate) devices: PathBuf,
     /// The kernel's account of them, `/sys`.
     pub(crate) sysfs: PathBuf,
+    /// Disks that say nothing of themselves and were taken nevertheless; `None` where none is.
+    pub(crate) unidentified: Option<Taken>,
 }
 
 impl Default for Roots {
     fn default() -> Self {
-        Self { devices: PathBuf::from("/dev"), sysfs: PathBuf::from("/sys") }
+        Self { devices: PathBuf::from("/dev"), sysfs: PathBuf::from("/sys"), unidentified: None }
     }
 }
 

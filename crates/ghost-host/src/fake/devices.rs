@@ -93,6 +93,18 @@ impl State {
             .map(|(number, _)| *number)
     }
 
+    pub(super) fn linked_disks(&self, folder: &Path) -> Vec<(String, DeviceNumber)> {
+        let plugged =
+            |number: &DeviceNumber| self.disks.get(number).is_some_and(|disk| disk.plugged);
+        let links = self.links.iter().filter(|(link, _)| link.parent() == Some(folder));
+        links
+            .filter_map(|(link, number)| {
+                let name = link.file_name()?.to_str()?.to_owned();
+                Some((name, (*number).filter(plugged)?))
+            })
+            .collect()
+    }
+
     /// The size of a disk; the kernel says 0 of one that is gone.
     pub(super) fn size(&self, device: &BlockDevice) -> u64 {
         let disk = self.disk(device.number);
@@ -205,7 +217,14 @@ impl State {
                 output: "it is no mounted filesystem of that kind".to_owned(),
             });
         }
+        let may_grow = !(is_ext && is_mounted) || self.may_grow_mounted_ext;
         let disk = self.disk_mut(device.number);
+        if disk.filesystem_size < disk.size && !may_grow {
+            return Err(Error::MissingCapability {
+                action: format!("growing the mounted filesystem of {}", device.path.display()),
+                capability: "CAP_SYS_RESOURCE",
+            });
+        }
         disk.filesystem_size = disk.filesystem_size.max(disk.size);
         Ok(())
     }

@@ -81,6 +81,11 @@ impl Host for FakeHost {
         self.step(format!("device_at {}", path.display()), |state| Ok(state.device_at(path))).await
     }
 
+    async fn linked_disks(&self, folder: &Path) -> Result<Vec<(String, DeviceNumber)>> {
+        let text = format!("linked_disks {}", folder.display());
+        self.step(text, |state| Ok(state.linked_disks(folder))).await
+    }
+
     async fn device_size(&self, device: &BlockDevice) -> Result<u64> {
         self.step(format!("device_size {}", device.number), |state| Ok(state.size(device))).await
     }

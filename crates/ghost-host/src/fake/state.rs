@@ -28,6 +28,8 @@ pub(super) struct State {
     pub(super) calls: Vec<String>,
     /// Tools that are not installed.
     pub(super) missing_tools: Vec<&'static str>,
+    /// Whether the process has what the kernel demands for that.
+    pub(super) may_grow_mounted_ext: bool,
     /// By the number of the call in which they strike, counted as `calls` is long.
     pub(super) faults: BTreeMap<usize, Fault>,
 }
@@ -88,6 +90,7 @@ impl Default for State {
             held: BTreeSet::new(),
             calls: Vec::new(),
             missing_tools: Vec::new(),
+            may_grow_mounted_ext: true,
             faults: BTreeMap::new(),
         }
     }

@@ -10,8 +10,8 @@ use crate::blocking;
 use crate::command::{Command, STDIN};
 use crate::device::{self, BlockDevice, Roots};
 use crate::error::{Error, Result};
-use crate::filesystem::FilesystemKind;
 use crate::filesystem::check::preen;
+use crate::filesystem::{BtrfsIdentity, FilesystemKind};
 use crate::mount;
 
 /// The bit of `CAP_SYS_RESOURCE` in a set of capabilities.
@@ -33,15 +33,25 @@ pub(crate) async fn grow(
     match kind {
         FilesystemKind::Ext3 | FilesystemKind::Ext4 => grow_ext(device).await,
         FilesystemKind::Xfs => run(Command::new("xfs_growfs").argument(target)).await,
-        FilesystemKind::Btrfs => {
-            let resize = ["filesystem", "resize", "max"];
-            run(Command::new("btrfs").arguments(&resize).argument(target)).await
-        }
+        FilesystemKind::Btrfs => grow_btrfs(device, target).await,
     }
 }
 
 async fn run(tool: Command) -> Result<()> {
     tool.succeed().await.map(drop)
+}
+
+/// Names the device by its number within the filesystem: without that, the tool takes the first
+/// one, which need not be this one.
+async fn grow_btrfs(device: &BlockDevice, target: &Path) -> Result<()> {
+    let looked_at = device.clone();
+    let identity = blocking::run(move || BtrfsIdentity::read(&looked_at)).await?;
+    let size = match identity {
+        Some(identity) => format!("{}:max", identity.device_id),
+        None => "max".to_owned(),
+    };
+    let resize = ["filesystem", "resize", size.as_str()];
+    run(Command::new("btrfs").arguments(&resize).argument(target)).await
 }
 
 async fn grow_ext(device: &BlockDevice) -> Result<()> {

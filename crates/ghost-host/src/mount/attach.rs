@@ -15,8 +15,9 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MoveMountFlags, UnmountFlags};
 
 use crate::device::{self, BlockDevice, DeviceNumber, Roots};
 use crate::error::{Error, Result};
+use crate::filesystem::FilesystemKind;
 use crate::mount::options::{self, Options, Parameter};
-use crate::mount::{Mount, read_table, resolve};
+use crate::mount::{Access, Mount, btrfs, read_table, resolve};
 
 /// Mounts as [`crate::Host::mount`] promises.
 pub(crate) fn attach(roots: &Roots, device: &BlockDevice, mount: &Mount) -> Result<()> {
@@ -36,17 +37,33 @@ pub(crate) fn attach(roots: &Roots, device: &BlockDevice, mount: &Mount) -> Resu
     must_be(device.number, device::block_number(stat).ok())
         .map_err(|error| failure("the device's node is another's".to_owned(), error))?;
 
-    let options = options::divide(mount, device::is_write_protected(roots, device.number));
-    let made = make(device, mount, &options).map_err(|(detail, error)| failure(detail, error))?;
+    let is_btrfs = mount.kind == FilesystemKind::Btrfs;
+    if is_btrfs {
+        btrfs::must_be_distinct(roots, device)?;
+    }
+    let write_protected = device::is_write_protected(roots, device.number);
+    if write_protected && mount.access == Access::ReadOnly {
+        tracing::warn!(device = %device.path.display(),
+            "the disk is write-protected: a log that waits to be replayed is left alone, and what \
+             only it knows of does not show");
+    }
+    let options = options::divide(mount, write_protected);
+    let made = make(device, mount, &options).map_err(|(detail, error)| match error.kind() {
+        io::ErrorKind::AlreadyExists if is_btrfs => btrfs::refused_by_kernel(device),
+        _ => failure(detail, error),
+    })?;
     let number = DeviceNumber::from_raw(
         rustix::fs::fstat(&made)
             .map_err(|error| failure("the mount cannot be looked at".to_owned(), error.into()))?
             .st_dev,
     );
-    // A btrfs has an anonymous number (major 0); it is looked at in the table below.
+    let is_other = |error| failure("the kernel mounted another device".to_owned(), error);
+    // A btrfs has an anonymous number (major 0); the kernel's account tells of what devices it is,
+    // and the table below which of them was mounted here.
     if number.major != 0 {
-        must_be(device.number, Some(number))
-            .map_err(|error| failure("the kernel mounted another device".to_owned(), error))?;
+        must_be(device.number, Some(number)).map_err(is_other)?;
+    } else {
+        btrfs::must_be_alone(roots, device).map_err(is_other)?;
     }
     put(&made, &target).map_err(|error| failure("it cannot be put there".to_owned(), error))?;
     if number.major == 0 {
@@ -57,7 +74,7 @@ pub(crate) fn attach(roots: &Roots, device: &BlockDevice, mount: &Mount) -> Resu
         let mounted = table.at(&place).next_back().and_then(|entry| entry.device);
         if let Err(error) = must_be(device.number, mounted) {
             detach(&place)?;
-            return Err(failure("the kernel mounted another device".to_owned(), error));
+            return Err(is_other(error));
         }
     }
     Ok(())

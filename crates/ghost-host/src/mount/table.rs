@@ -89,7 +89,8 @@ fn parse_line(
     Some(MountEntry { device, root, target, access, shared, filesystem, source, super_options })
 }
 
-fn parse_number(field: &[u8]) -> Option<DeviceNumber> {
+/// Reads `major:minor`.
+pub(super) fn parse_number(field: &[u8]) -> Option<DeviceNumber> {
     let (major, minor) = std::str::from_utf8(field).ok()?.split_once(':')?;
     Some(DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? })
 }

@@ -32,6 +32,8 @@ pub(super) struct Volume<'a> {
     filesystem_type: &'static str,
     filesystem_label: &'static str,
     tags: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<&'a str>,
 }
 
 pub(super) fn region(slug: &str) -> Region<'_> {
@@ -56,6 +58,7 @@ pub(super) fn volume(volume: &state::Volume, droplet: Option<u64>) -> Volume<'_>
         filesystem_type: "",
         filesystem_label: "",
         tags: &volume.tags,
+        device: volume.slot.as_deref(),
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) fn snapshot(from: &Path, to: &Path) -> Result<()> {
         if shared == Shared::Yes || stamp(from)? == before {
             return Ok(());
         }
-        super::remove_file(to)?;
+        super::content::remove_file(to)?;
         if Instant::now() >= deadline {
             bail!(
                 "{} is written to without a pause, and its filesystem cannot share extents: \
@@ -50,7 +50,7 @@ pub(super) fn still(from: &Path, to: &Path) -> Result<()> {
 /// what is at this path.
 pub(super) fn replace(file: &Path) -> Result<()> {
     let new = file.with_extension(REPLACEMENT);
-    super::remove_file(&new)?;
+    super::content::remove_file(&new)?;
     copy(file, &new)?;
     fs::rename(&new, file).with_context(|| format!("cannot replace {}", file.display()))
 }
@@ -66,7 +66,7 @@ enum Shared {
 fn copy(from: &Path, to: &Path) -> Result<Shared> {
     let result = fill(from, to);
     if result.is_err() {
-        super::remove_file(to)?;
+        super::content::remove_file(to)?;
     }
     result.with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))
 }

@@ -31,17 +31,20 @@ pub(super) fn create(root: &Path, attachment: &Attachment, device: &Path) -> Res
 
 /// Removes the attachment's link.
 pub(super) fn remove(root: &Path, attachment: &Attachment) -> Result<()> {
-    super::remove_file(&path(root, attachment))
+    super::content::remove_file(&path(root, attachment))
 }
 
 /// Removes every link below the droplets' folders that belongs to none of these.
-pub(super) fn remove_all_but(root: &Path, attachments: &[Attachment]) -> Result<()> {
+pub(super) fn remove_all_but<'a>(
+    root: &Path,
+    attachments: impl IntoIterator<Item = &'a Attachment>,
+) -> Result<()> {
     let wanted: HashSet<PathBuf> =
-        attachments.iter().map(|attachment| path(root, attachment)).collect();
+        attachments.into_iter().map(|attachment| path(root, attachment)).collect();
     for droplet in entries(&root.join("droplets"))? {
         for link in entries(&droplet.join("dev/disk/by-id"))? {
             if !wanted.contains(&link) {
-                super::remove_file(&link)?;
+                super::content::remove_file(&link)?;
             }
         }
     }

@@ -188,6 +188,7 @@ impl Cloud {
         if action.status == ActionStatus::Errored {
             return None;
         }
+        let slot = action.droplet.and_then(|droplet| self.free_slot(droplet));
         let volume = self.volume_mut(&action.volume)?;
         let attachment = |droplet| Attachment {
             volume: action.volume.clone(),
@@ -198,11 +199,13 @@ impl Cloud {
             (ActionKind::Attach, Some(droplet), _) => {
                 let effect = Effect::Attach(attachment(droplet));
                 volume.history.move_to(Some(droplet), action.due, horizon);
+                volume.slot = slot;
                 Some(effect)
             }
             (ActionKind::Detach, Some(droplet), _) => {
                 let effect = Effect::Detach(attachment(droplet));
                 volume.history.move_to(None, action.due, horizon);
+                volume.slot = None;
                 Some(effect)
             }
             (ActionKind::Resize, _, Some(gigabytes)) => {
@@ -211,6 +214,16 @@ impl Cloud {
             }
             _ => None,
         }
+    }
+
+    /// The first slot after those of the machine's own disks that is free on the droplet.
+    fn free_slot(&self, droplet: u64) -> Option<String> {
+        let on_it = |slot: &String| {
+            let mut others = self.records.volumes.iter();
+            others.any(|one| one.attached() == Some(droplet) && one.slot.as_ref() == Some(slot))
+        };
+        let mut slots = ('f'..='z').map(|letter| format!("xvd{letter}"));
+        slots.find(|slot| !on_it(slot)).filter(|_| self.settings.device_slots)
     }
 
     /// Ends a running action badly, because the disks did not follow.

@@ -23,6 +23,9 @@ pub struct Volume {
     pub tags: Vec<String>,
     /// When it was created.
     pub created_at: Timestamp,
+    /// The slot on its droplet, where slots are told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<String>,
     pub(super) history: AttachmentHistory,
     pub(super) last_snapshot_at: Option<Timestamp>,
 }
@@ -121,6 +124,7 @@ impl Cloud {
             description: request.description.unwrap_or_default(),
             tags: request.tags.unwrap_or_default(),
             created_at: now,
+            slot: None,
             history: AttachmentHistory::default(),
             last_snapshot_at: None,
         };

@@ -6,6 +6,7 @@ mod answers;
 mod connection;
 mod device;
 mod document;
+mod guest;
 mod in_process;
 mod program;
 mod restart;

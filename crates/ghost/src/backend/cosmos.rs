@@ -235,6 +235,23 @@ impl<E: Exchange> Backend for Cosmos<E> {
         }
     }
 
+    async fn capacity(&self, region: Option<&Region>) -> Result<Option<Bytes>> {
+        let call = Call::get("/v2/regions", "/v2/regions?per_page=200".to_owned());
+        let body: wire::RegionsBody = self.client.json(call).await?;
+        let fits = |found: &&wire::Region| {
+            found.available && region.is_none_or(|wanted| found.slug == wanted.as_str())
+        };
+        if !body.regions.iter().any(|found| fits(&found)) {
+            return Ok(Some(Bytes::default()));
+        }
+        let call = Call::get("/v2/account", "/v2/account".to_owned());
+        let body: wire::AccountBody = self.client.json(call).await?;
+        let Some(limit) = body.account.volume_limit else { return Ok(None) };
+        let there = list::volumes(&self.client, &self.recent).await?.len();
+        let left = limit.saturating_sub(u64::try_from(there).unwrap_or(u64::MAX));
+        Ok(Some(Bytes::new(left.saturating_mul(SIZES.maximum.get()))))
+    }
+
     fn sizes(&self) -> SizeRule {
         SIZES
     }
@@ -301,6 +318,11 @@ fn droplet(node: &NodeId) -> Option<u64> {
     (text == u64::to_string(&droplet)).then_some(droplet)
 }
 
+/// Whether this can be the slot of a disk: a few letters, such as `xvdf`.
+fn is_slot(text: &str) -> bool {
+    (3..=8).contains(&text.len()) && text.chars().all(|c| c.is_ascii_lowercase())
+}
+
 /// Whether an id can stand in a path. Dots alone would name another path, and no id is that.
 fn is_sendable(id: &VolumeId) -> bool {
     !matches!(id.as_str(), "." | "..")
@@ -322,7 +344,12 @@ fn domain(volume: wire::Volume) -> Result<Volume> {
         Ok(snapshot.or(of_volume?.map(ContentSource::Volume)))
     });
     let source = source.map_err(|error| unexpected(error).context(odd("an odd source")))?;
+    let slot = volume.device.clone().filter(|_| !attached.as_ref().is_ok_and(Vec::is_empty));
+    if let Some(slot) = slot.as_ref().filter(|slot| !is_slot(slot)) {
+        return Err(Error::unavailable(odd(&format!("the device {slot:?}, which is no slot"))));
+    }
     Ok(Volume {
+        slot,
         // Both cannot be, and a disk with content is never formatted.
         made_blank: has_tag(TAG_BLANK) && source.is_none(),
         source,

@@ -148,6 +148,7 @@ mod tests {
             attached: Vec::new(),
             made_blank: true,
             source: None,
+            slot: None,
         }
     }
 

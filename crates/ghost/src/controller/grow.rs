@@ -68,6 +68,7 @@ mod tests {
             attached: node.map(|node| NodeId::new(node).expect("an id")).into_iter().collect(),
             made_blank: true,
             source: None,
+            slot: None,
         }
     }
 

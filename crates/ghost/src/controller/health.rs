@@ -118,6 +118,7 @@ mod tests {
             attached: nodes.iter().map(|id| node(id)).collect(),
             made_blank: true,
             source: None,
+            slot: None,
         };
         let reasons = |nodes: &[&str], wanted: Option<&str>| -> Vec<&str> {
             let wanted = wanted.map(node);

@@ -182,6 +182,7 @@ impl ControllerService {
             Type::CreateDeleteVolume,
             Type::ListVolumes,
             Type::GetVolume,
+            Type::GetCapacity,
             Type::GetVolumeHealth,
             Type::ListVolumeHealth,
             Type::SingleNodeMultiWriter,
@@ -316,9 +317,9 @@ impl pb::controller_server::Controller for ControllerService {
 
     async fn get_capacity(
         &self,
-        _: Request<pb::GetCapacityRequest>,
+        request: Request<pb::GetCapacityRequest>,
     ) -> Answer<pb::GetCapacityResponse> {
-        not_offered("GetCapacity")
+        answer(self.capacity(request.into_inner()).await)
     }
 
     async fn create_snapshot(

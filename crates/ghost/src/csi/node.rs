@@ -359,11 +359,16 @@ impl pb::node_server::Node for NodeService {
         &self,
         _: Request<pb::NodeGetInfoRequest>,
     ) -> Answer<pb::NodeGetInfoResponse> {
-        answer(self.identity.get().map(|(id, region)| pb::NodeGetInfoResponse {
-            node_id: id.to_string(),
-            max_volumes_per_node: i64::from(self.attach_limit),
-            accessible_topology: Some(encode::topology(&region, &self.key)),
-        }))
+        let info = async {
+            let (id, region) = self.identity.get()?;
+            let limit = node::attach_limit(&self.node, self.attach_limit).await?;
+            Ok(pb::NodeGetInfoResponse {
+                node_id: id.to_string(),
+                max_volumes_per_node: i64::from(limit),
+                accessible_topology: Some(encode::topology(&region, &self.key)),
+            })
+        };
+        answer(info.await)
     }
 
     async fn node_get_volume_health(

@@ -9,6 +9,7 @@ use crate::error::{ErrorKind, Result};
 
 mod measure;
 mod publish;
+mod restore;
 mod stage;
 
 fn kind_of<T: std::fmt::Debug>(outcome: Result<T>) -> ErrorKind {

@@ -1,6 +1,6 @@
 //! From a locator to a device that is held open, and the marks by which it is known.
 
-use ghost_host::{BlockDevice, DeviceNumber, DiskAddress, MountEntry, MountTable};
+use ghost_host::{BlockDevice, DeviceNumber, DiskAddress, Identity, MountEntry, MountTable};
 
 use super::Node;
 use super::error::domain;
@@ -32,7 +32,22 @@ pub(super) async fn find(node: &Node, disk: &Disk) -> Result<BlockDevice> {
 
 /// The names by which the disk may introduce itself.
 pub(super) fn names(disk: &Disk) -> Vec<String> {
-    vec![disk.id.as_str().to_owned(), disk.name.clone()]
+    let slot = disk.slot.as_deref().map(Identity::name_of_slot);
+    [disk.id.as_str().to_owned(), disk.name.clone()].into_iter().chain(slot).collect()
+}
+
+/// Whether what is mounted at a path of this volume's own counts as its disk without being looked
+/// for: it says so in full; or it can say nothing, and the operator allows such disks. Then the path
+/// is all that tells, and it is one that the kubelet gave for this volume.
+pub(super) fn is_believed(node: &Node, disk: &Disk, mounted: &BlockDevice) -> bool {
+    let says_nothing = match mounted.identity() {
+        Identity::Unreadable => true,
+        // Its slot is something, but there is nothing to compare it with.
+        Identity::Xen(_) => disk.slot.is_none(),
+        _ => false,
+    };
+    mounted.identity().is_one_of(&names(disk))
+        || node.allow_unidentified && says_nothing && mounted.size() >= disk.minimum_size.get()
 }
 
 /// Where the device is published as a device. `/dev` itself, and a node bound to where it is

@@ -74,6 +74,10 @@ async fn live(fixture: &Fixture, fault: Fault, n: usize) -> bool {
     let staged = usize::from(!is_block);
     assert_eq!(fixture.mounted(STAGING).len(), staged, "{context}");
     assert_eq!(fixture.notes_left(), 0, "{context}");
+    if !is_block {
+        let size = fixture.host.filesystem_size(fixture.number);
+        assert_eq!(size, fixture.host.disk_size(fixture.number), "{context}");
+    }
 
     until_done!(*fixture, silent, fixture.publish(TARGET));
     assert_eq!(fixture.mounted(STAGING).len(), staged, "{context}");
@@ -124,6 +128,19 @@ async fn a_blank_volume_lives_through_a_fault_at_every_call() {
 #[tokio::test]
 async fn a_volume_with_data_lives_through_a_fault_at_every_call_and_is_never_formatted() {
     converges(|| Fixture::new(ext4()), 20).await;
+}
+
+#[tokio::test]
+async fn b18_a_volume_that_is_smaller_than_its_disk_grows_through_a_fault_at_every_call() {
+    for may_grow_mounted in [true, false] {
+        let restored = || {
+            let fixture = Fixture::new(ext4());
+            fixture.host.resize(fixture.number, 2 * SIZE);
+            fixture.host.set_may_grow_mounted_ext(may_grow_mounted);
+            fixture
+        };
+        converges(restored, if may_grow_mounted { 20 } else { 25 }).await;
+    }
 }
 
 #[tokio::test]

@@ -87,6 +87,20 @@ impl DiskLink {
     }
 }
 
+impl DiskLink {
+    /// The folder of the links below the device folder, and what stands before and after the name
+    /// in them; `None` for a template that has the name elsewhere, or the id in its place.
+    #[must_use]
+    pub fn folder_and_affixes(&self) -> Option<(PathBuf, &str, &str)> {
+        let [Part::Text(before), Part::Name, Part::Text(after)] = &self.0[..] else { return None };
+        if after.contains('/') {
+            return None;
+        }
+        let (folder, prefix) = before.rsplit_once('/').unwrap_or(("", before));
+        Some((PathBuf::from(folder), prefix, after))
+    }
+}
+
 impl Default for DiskLink {
     fn default() -> Self {
         Self::parse(DEFAULT).expect("the default is a sound template")
@@ -136,6 +150,7 @@ mod tests {
             region: Region::new("ams1").expect("a slug"),
             minimum_size: Bytes::from_gib(1),
             made_blank: true,
+            slot: None,
         }
     }
 

@@ -54,6 +54,7 @@ fn kind(error: &HostError) -> ErrorKind {
         HostError::Ambiguous { .. }
         | HostError::NotBlank { .. }
         | HostError::Damaged { .. }
+        | HostError::Indistinct { .. }
         | HostError::MissingCapability { .. } => ErrorKind::Precondition,
         HostError::NoAnswer { .. } => ErrorKind::Timeout,
         HostError::Mount { source, .. } => match Errno::from_io_error(source) {
@@ -147,6 +148,10 @@ mod tests {
             ),
             (
                 HostError::Damaged { path: path(), detail: "status 4".to_owned() },
+                ErrorKind::Precondition,
+            ),
+            (
+                HostError::Indistinct { path: path(), detail: "a copy".to_owned() },
                 ErrorKind::Precondition,
             ),
             (

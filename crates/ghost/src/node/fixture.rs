@@ -11,7 +11,8 @@ use ghost_host::{
 };
 
 use super::{
-    DiskLink, FormatNotes, Node, PublishRequest, StageRequest, UnpublishRequest, UnstageRequest,
+    DiskLink, FormatNotes, Node, OwnDisks, PublishRequest, StageRequest, UnpublishRequest,
+    UnstageRequest,
 };
 use crate::volume::{
     AccessMode, AccessType, Bytes, Capability, Disk, Formatting, Locator, Region, VolumeId,
@@ -45,6 +46,11 @@ impl Fixture {
             notes: FormatNotes::open(notes.path()).expect("a folder"),
             disk_link: DiskLink::parse("disk/by-id/{name}").expect("a sound template"),
             patience: Duration::ZERO,
+            own: OwnDisks {
+                name_prefix: "pvc-".to_owned(),
+                driver_name: "ghost.example".to_owned(),
+            },
+            allow_unidentified: false,
         };
         let locator = Locator::Disk(Disk {
             id: VolumeId::new("v-1").expect("an id"),
@@ -52,6 +58,7 @@ impl Fixture {
             region: Region::new("ams1").expect("a slug"),
             minimum_size: Bytes::new(SIZE),
             made_blank: true,
+            slot: None,
         });
         let request = StageRequest {
             locator,

@@ -112,6 +112,7 @@ pub(super) fn identity_text(device: &BlockDevice) -> String {
         Identity::Scsi(designators) => format!("scsi {designators:?}"),
         Identity::Virtio(serial) => format!("virtio {serial:?}"),
         Identity::Nvme(serial) => format!("nvme {serial:?}"),
+        Identity::Xen(slot) => format!("xen {slot:?}"),
         Identity::Loop(file) => format!("loop {file:?}"),
         Identity::Unreadable => "unreadable".to_owned(),
     }

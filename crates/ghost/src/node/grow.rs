@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ghost_host::{Access, BlockDevice, FilesystemKind, MountEntry, MountTable};
+use ghost_host::{Access, BlockDevice, Error as HostError, FilesystemKind, MountEntry, MountTable};
 
 use super::Node;
 use super::condition::stopped_writing;
@@ -44,7 +44,12 @@ pub async fn grow(node: &Node, request: &GrowRequest) -> Result<Bytes> {
     let kind = decide(request, size, &entry)?;
 
     node.host.grow(&device, writable, kind).await.map_err(|error| {
-        domain(error).context(format_args!("cannot grow the filesystem of volume {}", request.id))
+        let until = match &error {
+            HostError::MissingCapability { .. } => " now; it grows when it is next staged",
+            _ => "",
+        };
+        let what = format_args!("cannot grow the filesystem of volume {}{until}", request.id);
+        domain(error).context(what)
     })?;
     size_of(node, &device).await
 }

@@ -18,6 +18,7 @@ const VOLUME_NAME: &str = "volumeName";
 const REGION: &str = "region";
 const MADE_BLANK: &str = "madeBlank";
 const SIZE_BYTES: &str = "sizeBytes";
+const SLOT: &str = "deviceSlot";
 
 /// Where the data of a volume is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +40,9 @@ pub struct Disk {
     pub minimum_size: Bytes,
     /// Whether this driver made the disk empty. Nothing else may ever be formatted.
     pub made_blank: bool,
+    /// The slot that the host has put it in, such as `xvdf`, where it tells: a Xen host's disk says
+    /// nothing else of itself.
+    pub slot: Option<String>,
 }
 
 impl Locator {
@@ -58,12 +62,14 @@ impl Locator {
     #[must_use]
     pub fn publish_context(&self) -> Context {
         let Self::Disk(disk) = self;
-        Context::from([
+        let mut context = Context::from([
             (VOLUME_ID.to_owned(), disk.id.to_string()),
             (VOLUME_NAME.to_owned(), disk.name.clone()),
             (REGION.to_owned(), disk.region.to_string()),
             (SIZE_BYTES.to_owned(), disk.minimum_size.get().to_string()),
-        ])
+        ]);
+        context.extend(disk.slot.clone().map(|slot| (SLOT.to_owned(), slot)));
+        context
     }
 
     /// Reads the two contexts of a call for this volume. Keys of others are left alone.
@@ -112,6 +118,8 @@ impl Locator {
             region: Region::new(text(REGION)?.clone())?,
             minimum_size,
             made_blank,
+            // Of this attachment: an earlier one's was another.
+            slot: publish.get(SLOT).cloned(),
         }))
     }
 }
@@ -128,6 +136,7 @@ mod tests {
             region: Region::new("ams1").expect("a slug"),
             minimum_size: Bytes::from_gib(10),
             made_blank: true,
+            slot: Some("xvdf".to_owned()),
         }
     }
 

@@ -6,6 +6,8 @@
 #![allow(clippy::print_stderr, reason = "a test that is left out says so")]
 
 mod calls;
+mod capabilities;
+mod capacity;
 mod cases;
 mod cloud_cases;
 mod crash;
@@ -17,7 +19,9 @@ mod node_cases;
 mod parameters;
 mod process;
 mod requests;
+mod restored;
 mod resume;
 mod secrets;
 mod snapshots;
 mod world;
+mod xen;

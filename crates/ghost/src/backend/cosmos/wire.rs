@@ -11,6 +11,8 @@ pub(super) struct Volume {
     pub(super) region: Region,
     pub(super) droplet_ids: Option<Vec<u64>>,
     pub(super) tags: Option<Vec<String>>,
+    /// The slot on its droplet, where the host is one of Xen; an extension of the API.
+    pub(super) device: Option<String>,
     /// When it was made, as text; compared with other such texts only.
     pub(super) created_at: Option<String>,
 }

@@ -90,4 +90,28 @@ impl ControllerService {
             next_token: page.next.unwrap_or_default(),
         })
     }
+
+    pub(super) async fn capacity(
+        &self,
+        request: pb::GetCapacityRequest,
+    ) -> Result<pb::GetCapacityResponse> {
+        let filesystem = match &request.volume_capabilities[..] {
+            [] => None,
+            some => decode::together(&decode::capabilities(some.to_vec())?)?,
+        };
+        let parameters = decode::context(request.parameters);
+        // Without a capability it is not known whether it is to be a filesystem; then any will do.
+        if !request.volume_capabilities.is_empty() {
+            Parameters::parse(&parameters, filesystem)?;
+        }
+        let region = request.accessible_topology;
+        let region =
+            region.map(|topology| self.key.region(&topology.segments.into_iter().collect()));
+        let capacity = controller::capacity(&self.controller, region.transpose()?.as_ref()).await?;
+        Ok(pb::GetCapacityResponse {
+            available_capacity: encode::bytes(capacity.available),
+            maximum_volume_size: Some(encode::bytes(capacity.largest)),
+            minimum_volume_size: Some(encode::bytes(capacity.smallest)),
+        })
+    }
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::error::{Error, Result};
 use crate::node::condition::{Condition, condition, stopped_writing};
-use crate::node::connect::{find, names};
+use crate::node::connect::{find, is_believed};
 use crate::node::error::domain;
 use crate::node::{Node, place};
 use crate::volume::Disk;
@@ -91,9 +91,7 @@ async fn observe_staged<'a>(
         Condition::Dead => return refuse("the device of what is mounted there is gone"),
         Condition::NoDevice => return refuse("what is mounted there is no disk"),
     };
-    if !device.identity().is_one_of(&names(disk))
-        && find(node, disk).await?.number() != device.number()
-    {
+    if !is_believed(node, disk, &device) && find(node, disk).await?.number() != device.number() {
         return refuse("another disk is mounted there");
     }
     Ok((entry, device.number()))
