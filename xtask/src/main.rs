@@ -15,6 +15,7 @@ use xtask::{interrupt, setup};
 mod bench;
 mod bench_floor;
 mod ci;
+mod conformance;
 mod demo;
 mod foreign;
 mod sanity;
@@ -33,10 +34,12 @@ struct Cli {
 enum Command {
     /// Follows one volume through its life on simulated disks of the real kernel
     Demo,
-    /// Runs all tests, the foreign clients of the API, and csi-sanity
+    /// Runs all tests, the foreign clients of the API, csi-sanity and our conformance suite
     Test,
     /// Runs csi-sanity for mount and for block volumes
     Sanity,
+    /// Runs our own conformance suite for mount and for block volumes
+    Conformance,
     /// Measures a static release build, each figure beside its floor
     Bench {
         /// Measure with the programs of this folder, beside this very program
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Command::Demo => demo::run(),
         Command::Test => test::run(),
         Command::Sanity => sanity::run(),
+        Command::Conformance => conformance::run(),
         Command::Bench { measure: None } => bench::run(),
         Command::Bench { measure: Some(programs) } => bench::measure(&programs),
         Command::Tidy => tidy::run(),

@@ -1,4 +1,4 @@
-//! All tests: ours, the foreign clients, csi-sanity.
+//! All tests: ours, the foreign clients, csi-sanity, our conformance suite.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -12,7 +12,7 @@ use xtask::interrupt;
 use xtask::leftover::{detach_below, loops_below, mounts_below, unmount_below};
 
 use crate::sanity::Numbers;
-use crate::{foreign, sanity, setup};
+use crate::{conformance, foreign, sanity, setup};
 
 /// One line of the table at the end.
 struct Part {
@@ -43,6 +43,9 @@ pub(crate) fn run() -> Result<()> {
         ("API client pydo (Python)", foreign::pydo),
         ("csi-sanity 5.6.0, mount", || sanity::one("mount")),
         ("csi-sanity 5.6.0, block", || sanity::one("block")),
+        ("ghost-conformance, ext4", || conformance::one("ext4")),
+        ("ghost-conformance, xfs", || conformance::one("xfs")),
+        ("ghost-conformance, block", || conformance::one("block")),
     ];
     let mut measured = Vec::new();
     for (name, part) in parts {

@@ -5,7 +5,7 @@ use ghost_host::{BlockDevice, DeviceNumber, DiskAddress, Identity, MountEntry, M
 use super::Node;
 use super::error::domain;
 use crate::error::{Error, Result};
-use crate::volume::Disk;
+use crate::volume::{Disk, VolumeId};
 
 /// Finds the disk, waiting for it, and makes sure that it is used whole.
 ///
@@ -48,6 +48,14 @@ pub(super) fn is_believed(node: &Node, disk: &Disk, mounted: &BlockDevice) -> bo
     };
     mounted.identity().is_one_of(&names(disk))
         || node.allow_unidentified && says_nothing && mounted.size() >= disk.minimum_size.get()
+}
+
+/// Whether the device is certainly that of another volume than this. Most disks say the name that
+/// the cloud gave them, which a call with no more than the id cannot be held against; a loop device
+/// says the file, which has the id for its name.
+pub(super) fn is_of_another(id: &VolumeId, device: &BlockDevice) -> bool {
+    matches!(device.identity(), Identity::Loop(file)
+        if file.file_name().is_some_and(|name| name != id.as_str()))
 }
 
 /// Where the device is published as a device. `/dev` itself, and a node bound to where it is

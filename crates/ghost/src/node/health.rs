@@ -7,7 +7,7 @@ use ghost_host::{
 };
 
 use super::condition::stopped_writing;
-use super::connect::{is_device_node, node_at};
+use super::connect::{is_device_node, is_of_another, node_at};
 use super::error::domain;
 use super::{Node, place};
 use crate::error::{Error, ErrorKind, Result};
@@ -61,6 +61,13 @@ pub async fn health(node: &Node, request: &HealthRequest) -> Result<VolumeHealth
     };
     let mut problems = judge_device(device.as_ref());
     let live = matches!(device, Some(DeviceHealth::Live { .. }));
+    if live
+        && let Some(opened) = node.host.open_device(number).await.map_err(domain)?
+        && is_of_another(&request.id, &opened)
+    {
+        let what = "another volume is at the path that was given";
+        return Err(Error::not_found(format!("{what}, not volume {}", request.id)));
+    }
     if let (true, Use::Filesystem(entry)) = (live, &used.entry) {
         if table.of_device(number).any(stopped_writing) {
             problems.push(VolumeProblem::FilesystemReadOnly);

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use ghost_host::{BlockDevice, MountEntry, MountTable};
+use ghost_host::{BlockDevice, FilesystemKind, MountEntry, MountTable};
 
-use super::connect::{is_device_node, node_at};
+use super::connect::{is_device_node, is_of_another, node_at};
 use super::error::domain;
 use super::{Node, place};
 use crate::error::{Error, ErrorKind, Result};
@@ -65,21 +65,28 @@ async fn look(
     place: &Path,
 ) -> Result<Option<Published>> {
     let Some(entry) = table.at(place).next_back() else { return Ok(None) };
+    let gone = |what: &str| {
+        Error::failed(format!(
+            "the device{what} of volume {id} at {} is gone; the volume was detached while it was in \
+             use",
+            place.display()
+        ))
+    };
     let (number, is_block) = match entry.device {
         Some(number) => (number, false),
         None if is_device_node(entry) => match node_at(node, entry).await? {
             Some(number) => (number, true),
             None => return Ok(None),
         },
+        // The number of a btrfs is that of its source, which has one as long as it is there.
+        None if entry.filesystem == FilesystemKind::Btrfs.name() => return Err(gone("")),
         None => return Ok(None),
     };
-    let device = node.host.open_device(number).await.map_err(domain)?.ok_or_else(|| {
-        Error::failed(format!(
-            "the device {number} of volume {id} at {} is gone; the volume was detached while it \
-             was in use",
-            place.display()
-        ))
-    })?;
+    let device = node.host.open_device(number).await.map_err(domain)?;
+    let device = device.ok_or_else(|| gone(&format!(" {number}")))?;
+    if is_of_another(id, &device) {
+        return Ok(None);
+    }
     Ok(Some(if is_block {
         Published::Block(device)
     } else {

@@ -18,6 +18,9 @@ const INODE_SIZE: &str = "inodeSize";
 const BYTES_PER_INODE: &str = "bytesPerInode";
 const RESERVED: &str = "reservedBlocksPercent";
 const REFLINK: &str = "reflink";
+/// Only in a volume context: the volume was made to be used as a device.
+const ACCESS_TYPE: &str = "accessType";
+const DEVICE: &str = "block";
 
 /// The keys, in the order in which documents name them.
 pub(super) const KEYS: [&str; 6] =
@@ -40,6 +43,9 @@ pub struct Formatting {
     pub policy: FormatPolicy,
     /// How.
     pub options: FormatOptions,
+    /// Whether the volume was made to be used as a device: then it never gets a filesystem, since its
+    /// bytes are its user's from the beginning.
+    pub is_device: bool,
 }
 
 impl Formatting {
@@ -66,14 +72,21 @@ impl Formatting {
             reserved_percent: number(context, RESERVED, "whole percents, 0 to 50")?,
             reflink,
         };
-        Ok(Self { policy, options })
+        let is_device = context.get(ACCESS_TYPE).is_some_and(|access| access == DEVICE);
+        Ok(Self { policy, options, is_device })
     }
 
     /// Checks that a filesystem of this kind can be made so.
     ///
     /// # Errors
-    /// `Invalid` naming the key and why.
+    /// `Invalid` naming the key and why; `Conflict` for a volume that was made as a device.
     pub fn check(&self, kind: FilesystemKind) -> Result<()> {
+        if self.is_device {
+            return Err(Error::conflict(format!(
+                "the volume was made to be used as a block device (accessType \"block\" in its \
+                 context), but {kind} is asked for"
+            )));
+        }
         self.options.check(kind).map_err(|(option, why)| {
             let key = match option {
                 "block_size" => BLOCK_SIZE,
@@ -101,7 +114,9 @@ impl Formatting {
             options.reflink.map(|reflink| reflink.to_string()),
         ];
         let said = KEYS.into_iter().zip(values);
-        said.filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+        let said = said.filter_map(|(key, value)| Some((key.to_owned(), value?)));
+        let device = self.is_device.then(|| (ACCESS_TYPE.to_owned(), DEVICE.to_owned()));
+        said.chain(device).collect()
     }
 
     /// Whether anything is said of the filesystem itself.
@@ -143,6 +158,7 @@ mod tests {
             ("bytesPerInode", "8192"),
             ("reservedBlocksPercent", "0"),
             ("reflink", "false"),
+            ("accessType", "block"),
         ]);
         assert_eq!(Formatting::from_context(&said).expect("sound").context(), said);
         let foreign = of(&[("volumeId", "v-1"), ("storage.kubernetes.io/x", "y")]);

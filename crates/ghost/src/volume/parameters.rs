@@ -45,7 +45,7 @@ impl Parameters {
     pub fn parse(parameters: &Context, filesystem: Option<FilesystemKind>) -> Result<Self> {
         let known = [TAGS, DESCRIPTION].into_iter().chain(formatting::KEYS);
         refuse_unknown(parameters, &known.collect::<Vec<_>>())?;
-        let formatting = Formatting::from_context(parameters)?;
+        let mut formatting = Formatting::from_context(parameters)?;
         match filesystem {
             Some(kind) => formatting.check(kind)?,
             None if formatting.says_how() => {
@@ -54,7 +54,7 @@ impl Parameters {
                     "{says}: a block volume gets no filesystem; leave it out of the class"
                 )));
             }
-            None => {}
+            None => formatting.is_device = true,
         }
         let mut labels = labels::of_kubernetes(parameters, "claim", CLAIM);
         if let Some(text) = parameters.get(DESCRIPTION) {

@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_types, reason = "these tests compare the codes that are answered")]
 #![allow(clippy::print_stderr, reason = "a test that is left out says so")]
 
+mod health;
 mod identity;
 mod life;
 mod mapper;

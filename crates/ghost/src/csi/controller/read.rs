@@ -6,7 +6,7 @@ use super::ControllerService;
 use crate::controller::{self, ListRequest};
 use crate::csi::{decode, encode};
 use crate::error::{Error, Result};
-use crate::volume::{Locator, Parameters, Volume, VolumeId};
+use crate::volume::{Formatting, Locator, Parameters, Volume, VolumeId};
 
 impl ControllerService {
     pub(super) async fn get(&self, id: &VolumeId) -> Result<Volume> {
@@ -24,7 +24,11 @@ impl ControllerService {
         let context = decode::context(request.volume_context.clone());
         let parameters = decode::context(request.parameters.clone());
         let fits = decode::together(&capabilities)
-            .and_then(|filesystem| Parameters::parse(&parameters, filesystem))
+            .and_then(|filesystem| {
+                filesystem
+                    .map_or(Ok(()), |kind| Formatting::from_context(&context)?.check(kind))?;
+                Parameters::parse(&parameters, filesystem)
+            })
             .and_then(|_| {
                 let publish = volume.locator().publish_context();
                 Locator::from_contexts(&id, &publish, &context)

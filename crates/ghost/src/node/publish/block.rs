@@ -27,6 +27,12 @@ pub(super) async fn publish(node: &Node, disk: &Disk, request: &PublishRequest) 
 
     let device = find(node, disk).await?;
     let table = node.host.mounts().await.map_err(domain)?;
+    if table.at(&target).any(|entry| entry.device == Some(device.number())) {
+        return Err(Error::conflict(
+            "the volume is published there as a filesystem, but as a device is asked for; \
+             unpublish it first",
+        ));
+    }
     not_mounted(&table, &device)?;
     let layers = observe_target(node, &table, &target, &device).await?;
     let step = decide_target(&layers, Access::ReadWrite)?;

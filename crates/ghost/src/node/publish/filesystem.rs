@@ -9,7 +9,7 @@ use super::{
 };
 use crate::error::{Error, Result};
 use crate::node::condition::{Condition, condition, stopped_writing};
-use crate::node::connect::{find, is_believed};
+use crate::node::connect::{find, is_believed, is_device_node};
 use crate::node::error::domain;
 use crate::node::{Node, place};
 use crate::volume::Disk;
@@ -35,6 +35,11 @@ pub(super) async fn publish(
     let access = effective_access(request);
 
     let table = table.map_err(domain)?;
+    if table.at(&target).any(is_device_node) {
+        return Err(Error::conflict(
+            "a device is published there, but a filesystem is asked for; unpublish it first",
+        ));
+    }
     let (staged, number) = observe_staged(node, disk, &table, &staging).await?;
     decide_staged(staged, kind, access)?;
     let layers = observe_target(node, &table, &target, staged).await?;
