@@ -3,7 +3,6 @@
 use std::fmt;
 
 mod btrfs;
-mod carries;
 mod check;
 mod grow;
 mod make;
@@ -11,15 +10,16 @@ mod options;
 mod places;
 mod probe;
 mod read;
+mod super_block;
 mod tools;
 
 pub(crate) use btrfs::BtrfsIdentity;
-pub(crate) use carries::{SuperBlock, carries};
 pub(crate) use check::check;
 pub(crate) use grow::grow;
 pub(crate) use make::{erase, format};
 pub use options::FormatOptions;
 pub(crate) use probe::probe;
+pub(crate) use super_block::SuperBlock;
 pub(crate) use tools::missing_tools;
 
 /// The filesystems that are offered.

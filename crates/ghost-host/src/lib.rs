@@ -80,11 +80,6 @@ pub trait Host: Send + Sync + 'static {
 
     /// What is on the device. [`Content::Blank`] needs two witnesses: see [`Content`].
     async fn probe(&self, device: &BlockDevice) -> Result<Content>;
-
-    /// Whether the superblock of this kind is really read from the disk: a mounted filesystem goes
-    /// on answering from memory after its device has gone. Cheap; it does not replace a probe.
-    async fn carries(&self, device: &BlockDevice, kind: FilesystemKind) -> Result<bool>;
-
     /// Makes a filesystem on a blank device. Never forces the tool: it refuses what it finds.
     async fn format(&self, device: &BlockDevice, format: &Format) -> Result<()>;
 

@@ -98,10 +98,6 @@ impl Host for Linux {
         filesystem::probe(device).await
     }
 
-    async fn carries(&self, device: &BlockDevice, kind: FilesystemKind) -> Result<bool> {
-        filesystem::carries(device, kind).await
-    }
-
     async fn format(&self, device: &BlockDevice, format: &Format) -> Result<()> {
         filesystem::format(device, format).await
     }

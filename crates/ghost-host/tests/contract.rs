@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ghost_host::{
-    Access, Content, DeviceNumber, DiskAddress, Error, FakeDisk, FakeHost, FilesystemKind, Format,
-    Host, Linux, Mount, TargetKind, loop_device,
+    Access, Content, DeviceHealth, DeviceNumber, DiskAddress, Error, FakeDisk, FakeHost,
+    FilesystemKind, Format, Host, Linux, Mount, TargetKind, loop_device,
 };
 use support::{GIB, Lab, MIB, has_sys_resource, is_root};
 
@@ -202,9 +202,10 @@ async fn every_kind_is_made_recognised_checked_mounted_and_taken_down_twice<M: M
         let device = host.find_disk(&address, PATIENCE).await.unwrap();
         assert_eq!((device.size(), device.users()), (SIZE, [].as_slice()));
         assert_eq!(host.probe(&device).await.unwrap(), Content::Blank);
-        assert!(!host.carries(&device, kind).await.unwrap());
+        let health = async || host.device_health(device.number(), Some(kind)).await.unwrap();
+        assert_eq!(health().await, DeviceHealth::Replaced);
         host.format(&device, &Format::of(kind)).await.unwrap();
-        assert!(host.carries(&device, kind).await.unwrap());
+        assert_eq!(health().await, DeviceHealth::Live { recorded_errors: 0 });
         assert_eq!(host.probe(&device).await.unwrap(), Content::Filesystem(kind));
         host.check(&device, kind).await.unwrap();
 

@@ -233,14 +233,6 @@ impl Host for Marked<Arc<dyn Host>> {
         self.inner.probe(device).await
     }
 
-    async fn carries(
-        &self,
-        device: &BlockDevice,
-        kind: FilesystemKind,
-    ) -> ghost_host::Result<bool> {
-        self.inner.carries(device, kind).await
-    }
-
     async fn format(&self, device: &BlockDevice, format: &Format) -> ghost_host::Result<()> {
         self.marks.around("format", self.inner.format(device, format)).await
     }
@@ -300,7 +292,7 @@ mod tests {
     use super::*;
 
     /// Methods that only read, or only tell.
-    const READS: [&str; 19] = [
+    const READS: [&str; 18] = [
         "linked_disks",
         "capacity",
         "device_health",
@@ -316,7 +308,6 @@ mod tests {
         "device_at",
         "device_size",
         "probe",
-        "carries",
         "resolve",
         "mounts",
         "usage",

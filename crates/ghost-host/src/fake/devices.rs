@@ -119,10 +119,6 @@ impl State {
         Ok(disk.content.clone())
     }
 
-    pub(super) fn carries(&self, device: &BlockDevice, kind: FilesystemKind) -> Result<bool> {
-        Ok(self.probe(device)? == Content::Filesystem(kind))
-    }
-
     pub(super) fn health(
         &self,
         number: DeviceNumber,

@@ -106,11 +106,6 @@ impl Host for FakeHost {
         self.step(format!("probe {}", device.number), |state| state.probe(device)).await
     }
 
-    async fn carries(&self, device: &BlockDevice, kind: FilesystemKind) -> Result<bool> {
-        let text = format!("carries {} {kind}", device.number);
-        self.step(text, |state| state.carries(device, kind)).await
-    }
-
     async fn format(&self, device: &BlockDevice, format: &Format) -> Result<()> {
         let text = format!("format {} {}", device.number, format.kind);
         let half = |state: &mut State| drop(state.begin_format(device));

@@ -1,6 +1,6 @@
 //! Whether what is mounted at a path still has its device, told without touching the mount itself.
 
-use ghost_host::{Access, BlockDevice, FilesystemKind, MountEntry};
+use ghost_host::{Access, BlockDevice, DeviceHealth, FilesystemKind, MountEntry};
 
 use super::Node;
 use super::error::domain;
@@ -20,7 +20,7 @@ pub(super) enum Condition {
 /// Finds out what stands behind a mount, by the device's number.
 ///
 /// A filesystem answers from memory long after its device has gone, so that it is the device that
-/// is asked, and really read.
+/// is asked, and really read, with a limit: one that hangs is an error that says so (`Timeout`).
 pub(super) async fn condition(node: &Node, entry: &MountEntry) -> Result<Condition> {
     let kind = FilesystemKind::from_name(&entry.filesystem);
     let Some(number) = entry.device else {
@@ -28,17 +28,18 @@ pub(super) async fn condition(node: &Node, entry: &MountEntry) -> Result<Conditi
         let gone = kind == Some(FilesystemKind::Btrfs);
         return Ok(if gone { Condition::Dead } else { Condition::NoDevice });
     };
-    let device = match node.host.open_device(number).await {
-        Ok(Some(device)) => device,
-        Ok(None) => return Ok(Condition::Dead),
-        Err(error) if error.is_of_the_device() => return Ok(Condition::Dead),
-        Err(error) => return Err(domain(error)),
-    };
     // Of other kinds it is not known how they look, and they are never taken for dead.
-    let Some(kind) = kind else { return Ok(Condition::Live(device)) };
-    match node.host.carries(&device, kind).await {
-        Ok(true) => Ok(Condition::Live(device)),
-        Ok(false) => Ok(Condition::Dead),
+    if kind.is_some() {
+        match node.host.device_health(number, kind).await.map_err(domain)? {
+            DeviceHealth::Live { .. } => {}
+            DeviceHealth::Gone | DeviceHealth::Failing(_) | DeviceHealth::Replaced => {
+                return Ok(Condition::Dead);
+            }
+        }
+    }
+    match node.host.open_device(number).await {
+        Ok(Some(device)) => Ok(Condition::Live(device)),
+        Ok(None) => Ok(Condition::Dead),
         Err(error) if error.is_of_the_device() => Ok(Condition::Dead),
         Err(error) => Err(domain(error)),
     }

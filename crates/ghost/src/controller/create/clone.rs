@@ -95,9 +95,10 @@ pub(super) async fn clone(
         failed => failed,
     };
     // While the outcome is open, the next try needs the snapshot again.
-    let is_over =
-        made.as_ref().map_or_else(|error| error.kind() != ErrorKind::Unavailable, |_| true);
-    if is_over {
+    let is_open = made.as_ref().is_err_and(|error| {
+        matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Busy)
+    });
+    if !is_open {
         ticket.tidy_up(snapshots, used).await?;
     }
     made

@@ -1,18 +1,11 @@
 //! What a filesystem's superblock says, by one read from the disk itself, where a probe would start
 //! a program.
 
-use crate::blocking;
 use crate::device::BlockDevice;
 use crate::error::Result;
 use crate::filesystem::FilesystemKind;
 use crate::filesystem::places::Place;
 use crate::filesystem::read::{ALIGNMENT, DirectReader};
-
-/// Reads the place of the superblock past the cache and compares its magic number.
-pub(crate) async fn carries(device: &BlockDevice, kind: FilesystemKind) -> Result<bool> {
-    let device = device.clone();
-    blocking::run(move || Ok(SuperBlock::read(&device, Some(kind))?.is_of_its_kind())).await
-}
 
 /// The block of a device with the superblock that a filesystem of this kind has.
 #[derive(Debug)]
