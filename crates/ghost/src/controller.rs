@@ -21,9 +21,9 @@ pub use capacity::{Capacity, capacity};
 pub use create::{Clones, CreateRequest, create};
 pub use delete::delete;
 pub use grow::{GrowRequest, grow};
-pub use health::{Wanted, volume_health};
+pub use health::{Refusals, volume_health};
 pub use list::{ListRequest, Listing, Lists, list_snapshots, list_unhealthy, list_volumes};
-pub use snapshot::{SnapshotFilter, SnapshotRequest, create_snapshot, delete_snapshot};
+pub use snapshot::{SnapshotFilter, SnapshotRequest, create_snapshot, delete_snapshot, snapshot};
 
 /// What the operations of the controller half need.
 #[derive(Clone)]
@@ -36,6 +36,6 @@ pub struct Controller {
     pub default_region: Option<Region>,
     /// The clones that are being made.
     pub clones: Clones,
-    /// Where volumes were asked to be attached last.
-    pub wanted: Wanted,
+    /// The attachments that another node stands in the way of.
+    pub refusals: Refusals,
 }

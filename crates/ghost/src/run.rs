@@ -12,7 +12,7 @@ use tonic::service::Routes;
 use crate::backend::SharedBackend;
 use crate::backend::cosmos::Cosmos;
 use crate::config::{ControllerConfig, NodeConfig, Shared};
-use crate::controller::{Clones, Controller, Wanted};
+use crate::controller::{Clones, Controller, Refusals};
 use crate::csi::{ControllerService, IdentityService, Listener, NodeIdentity, NodeService, serve};
 use crate::error::{Error, Result};
 use crate::node::{FormatNotes, Node, OwnDisks};
@@ -47,7 +47,7 @@ pub async fn controller(config: ControllerConfig) -> Result<()> {
         default_size: config.default_size,
         default_region: config.shared.region.clone(),
         clones: Clones::default(),
-        wanted: Wanted::default(),
+        refusals: Refusals::default(),
     };
     let identity = IdentityService::of_controller(config.shared.plugin.clone(), &controller);
     let key = TopologyKey::new(config.shared.plugin.name());

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::{Component, Path};
 use std::time::Duration;
 
+use rustix::fs::OFlags;
 use tokio::time::Instant;
 
 use crate::blocking;
@@ -189,6 +190,11 @@ fn take(
     disk: &DiskAddress,
 ) -> std::result::Result<(), NotYet> {
     let path = device.path.display();
+    // Whoever has it mounted, in any mount namespace, or swaps on it has it for itself.
+    let claimed = open::reopen(device, OFlags::RDONLY | OFlags::EXCL);
+    if claimed.is_err_and(|error| error.kind() == std::io::ErrorKind::ResourceBusy) {
+        return Err(NotYet::Absent(format!("{path} does not say who it is, and is in use")));
+    }
     if !taken.take(device, &disk.names) {
         return Err(NotYet::Absent(format!("{path} has just been taken for another volume")));
     }

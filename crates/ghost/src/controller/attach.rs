@@ -2,7 +2,7 @@
 
 use super::Controller;
 use crate::backend::Attach;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::volume::{NodeId, Volume, VolumeId};
 
 /// Attaches the volume to the node and answers it as it then is. Already done: it is attached there.
@@ -12,16 +12,22 @@ use crate::volume::{NodeId, Volume, VolumeId};
 /// `Exhausted` when the node is full. It never detaches anything: who may lose a disk is not
 /// decided here.
 pub async fn attach(controller: &Controller, id: &VolumeId, node: &NodeId) -> Result<Volume> {
-    let power = power(controller)?;
-    controller.wanted.attach(id, node);
-    power.attach(id, node).await
+    let attached = power(controller)?.attach(id, node).await;
+    match &attached {
+        Ok(_) => controller.refusals.settled(id),
+        Err(error) if error.kind() == ErrorKind::Precondition => {
+            controller.refusals.refused(id, node);
+        }
+        Err(_) => {}
+    }
+    attached
 }
 
 /// Detaches the volume from the node, or from every node that has it when none is named. Already
 /// done: it is not attached there, or there is no such volume or node.
 pub async fn detach(controller: &Controller, id: &VolumeId, node: Option<&NodeId>) -> Result<()> {
     let power = power(controller)?;
-    controller.wanted.detach(id, node);
+    controller.refusals.settled(id);
     let Some(node) = node else {
         let volume = controller.backend.get(id).await?;
         for node in volume.iter().flat_map(|volume| &volume.attached) {

@@ -1,5 +1,9 @@
 //! Creation: the volume of that name, made if it is not there; empty, of a snapshot, or as a clone.
 
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use super::Controller;
 use crate::error::{Error, ErrorKind, Result};
 use crate::volume::{
@@ -10,6 +14,11 @@ mod clone;
 mod content;
 
 pub use clone::Clones;
+
+/// How long lists lag at most, by our assumption: the API says nothing of it.
+const SETTLE: Duration = Duration::from_secs(3);
+/// The wait between two looks.
+const SETTLE_WAIT: Duration = Duration::from_millis(500);
 
 /// What is to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,9 +59,31 @@ pub async fn create(controller: &Controller, request: CreateRequest) -> Result<V
         };
     };
     let found = decide(&request, backend.find(&request.name).await?)?;
-    match source {
+    let is_new = found.is_none();
+    let made = match source {
         ContentSource::Snapshot(id) => content::restore(controller, &request, id, found).await,
         ContentSource::Volume(id) => clone::clone(controller, &request, id, found).await,
+    };
+    match made {
+        Err(error) if is_new && error.kind() == ErrorKind::NotFound => {
+            settle(controller, &request).await?.ok_or(error)
+        }
+        made => made,
+    }
+}
+
+/// Looks for the volume until a list that lags must show it: its source is gone, and an earlier try
+/// may have made it while that was there. Nothing else tells, where a name that is taken would.
+async fn settle(controller: &Controller, request: &CreateRequest) -> Result<Option<Volume>> {
+    let give_up = Instant::now() + SETTLE;
+    loop {
+        tokio::time::sleep(SETTLE_WAIT).await;
+        if let Some(volume) = decide(request, controller.backend.find(&request.name).await?)? {
+            return content::grow(controller, request, volume).await.map(Some);
+        }
+        if Instant::now() + SETTLE_WAIT > give_up {
+            return Ok(None);
+        }
     }
 }
 

@@ -10,10 +10,7 @@ use crate::volume::VolumeId;
 /// `Precondition` when it is attached; it is left unaltered.
 pub async fn delete(controller: &Controller, id: &VolumeId) -> Result<()> {
     match controller.backend.delete(id).await {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => {
-            controller.wanted.detach(id, None);
-            Ok(())
-        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        answer => answer,
     }
 }

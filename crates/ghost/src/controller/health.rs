@@ -1,39 +1,46 @@
 //! What is wrong with volumes as the storage tells it.
 //!
-//! Where a volume is wanted, only the orchestrator knows; what it asked for last is remembered here
-//! for as long as this process runs, and nothing is done by it. After a restart it is learnt again
-//! when the orchestrator compares what is attached with what should be, and asks anew.
+//! Where a volume is wanted, only the orchestrator knows. While it asks for an attachment that is
+//! refused because another node has the volume, that is remembered here, for as long as it asks: the
+//! attacher does so every minute. Nothing is done by it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::Controller;
 use crate::error::{Error, ErrorKind, Result};
 use crate::volume::{NodeId, Volume, VolumeHealth, VolumeId, VolumeProblem};
 
-/// Where volumes were asked to be attached last. Copies share it.
+/// How long a refusal counts after which nobody asked again.
+const COUNTS_FOR: Duration = Duration::from_secs(300);
+
+/// The attachments that were refused a short while ago because another node has the volume. Copies
+/// share them.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted(Arc<Mutex<HashMap<VolumeId, NodeId>>>);
+pub struct Refusals(Arc<Mutex<HashMap<VolumeId, (NodeId, Instant)>>>);
 
-impl Wanted {
-    pub(super) fn attach(&self, id: &VolumeId, node: &NodeId) {
-        self.lock().insert(id.clone(), node.clone());
+impl Refusals {
+    pub(super) fn refused(&self, id: &VolumeId, node: &NodeId) {
+        self.lock().insert(id.clone(), (node.clone(), Instant::now()));
     }
 
-    /// The volume is not wanted on this node any more; on none, without.
-    pub(super) fn detach(&self, id: &VolumeId, node: Option<&NodeId>) {
-        let mut wanted = self.lock();
-        if node.is_none() || wanted.get(id) == node {
-            wanted.remove(id);
-        }
+    /// The volume is where it was wanted, or is wanted there no more.
+    pub(super) fn settled(&self, id: &VolumeId) {
+        self.lock().remove(id);
     }
 
+    /// Where the volume is wanted and could not be had.
     fn of(&self, id: &VolumeId) -> Option<NodeId> {
-        self.lock().get(id).cloned()
+        self.lock().get(id).map(|(node, _)| node.clone())
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<VolumeId, NodeId>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<VolumeId, (NodeId, Instant)>> {
+        let mut refusals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        refusals.retain(|_, (_, when)| when.elapsed() < COUNTS_FOR);
+        refusals
     }
 }
 
@@ -43,7 +50,7 @@ impl Wanted {
 /// `NotFound` when there is none.
 pub async fn volume_health(controller: &Controller, id: &VolumeId) -> Result<VolumeHealth> {
     let problems = match controller.backend.get(id).await {
-        Ok(Some(volume)) => judge(&volume, controller.wanted.of(id).as_ref()),
+        Ok(Some(volume)) => judge(&volume, controller.refusals.of(id).as_ref()),
         Ok(None) => return Err(Error::not_found(format!("there is no volume {id}"))),
         Err(error) if is_unreachable(&error) => {
             vec![VolumeProblem::CloudUnreachable(error.chain())]
@@ -63,22 +70,15 @@ fn is_unreachable(error: &Error) -> bool {
     )
 }
 
-/// Every volume with which something is wrong, by id; also those that were attached and are gone.
+/// Every volume with which something is wrong, by id.
 pub(super) async fn unhealthy(controller: &Controller) -> Result<Vec<VolumeHealth>> {
     let volumes = controller.backend.list().await?;
-    let wanted = controller.wanted.lock().clone();
-    let there: HashMap<&VolumeId, &Volume> =
-        volumes.iter().map(|volume| (&volume.id, volume)).collect();
-    let missing = wanted
-        .keys()
-        .filter(|id| !there.contains_key(*id))
-        .map(|id| VolumeHealth { id: id.clone(), problems: vec![VolumeProblem::VolumeMissing] });
     let judged = volumes.iter().map(|volume| VolumeHealth {
         id: volume.id.clone(),
-        problems: judge(volume, wanted.get(&volume.id)),
+        problems: judge(volume, controller.refusals.of(&volume.id).as_ref()),
     });
     let mut found: Vec<VolumeHealth> =
-        judged.filter(|health| !health.problems.is_empty()).chain(missing).collect();
+        judged.filter(|health| !health.problems.is_empty()).collect();
     found.sort_by(|a, b| a.id.cmp(&b.id));
     Ok(found)
 }
@@ -134,15 +134,17 @@ mod tests {
         assert_eq!(reasons(&["101", "102"], Some("101")), ["AttachedTwice"]);
     }
 
-    #[test]
-    fn what_is_wanted_is_what_was_asked_for_last() {
-        let wanted = Wanted::default();
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_counts_until_it_is_settled_or_nobody_asks_any_more() {
+        let refusals = Refusals::default();
         let id = VolumeId::new("v-1").expect("an id");
-        wanted.attach(&id, &node("101"));
-        wanted.detach(&id, Some(&node("102")));
-        assert_eq!(wanted.of(&id), Some(node("101")));
-        wanted.attach(&id, &node("102"));
-        wanted.detach(&id, None);
-        assert_eq!(wanted.of(&id), None);
+        refusals.refused(&id, &node("101"));
+        refusals.refused(&id, &node("102"));
+        assert_eq!(refusals.of(&id), Some(node("102")));
+        refusals.settled(&id);
+        assert_eq!(refusals.of(&id), None);
+        refusals.refused(&id, &node("101"));
+        tokio::time::advance(COUNTS_FOR).await;
+        assert_eq!(refusals.of(&id), None);
     }
 }

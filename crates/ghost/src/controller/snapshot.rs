@@ -73,6 +73,17 @@ pub async fn delete_snapshot(controller: &Controller, id: &SnapshotId) -> Result
     }
 }
 
+/// The snapshot of this id.
+///
+/// # Errors
+/// `NotFound` when there is none; one that is there for clones only is nobody's.
+pub async fn snapshot(controller: &Controller, id: &SnapshotId) -> Result<Snapshot> {
+    let found = power(controller)?.get(id).await?;
+    found
+        .filter(|snapshot| snapshot.purpose == Purpose::Kept)
+        .ok_or_else(|| Error::not_found(format!("there is no snapshot {id}")))
+}
+
 /// Which snapshots are wanted: all of both conditions, where they are set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotFilter {

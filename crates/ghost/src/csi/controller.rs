@@ -40,9 +40,10 @@ impl ControllerService {
     ) -> Self {
         Self {
             controller,
+            // Each has its own, so that a token of one is none of another.
             volumes: Lists::new(origin),
-            snapshots: Lists::new(origin),
-            unhealthy: Lists::new(origin),
+            snapshots: Lists::new(origin.wrapping_add(1)),
+            unhealthy: Lists::new(origin.wrapping_add(2)),
             operations,
             key,
         }

@@ -69,7 +69,6 @@ pub(super) fn volume_health(health: &VolumeHealth) -> pb::VolumeHealth {
         status: match problem.severity() {
             Severity::Degraded => Type::Degraded,
             Severity::Inaccessible => Type::Inaccessible,
-            Severity::DataLoss => Type::DataLoss,
         }
         .into(),
         reason: problem.reason().to_owned(),

@@ -1,5 +1,7 @@
 //! From a locator to a device that is held open, and the marks by which it is known.
 
+use std::ffi::OsStr;
+
 use ghost_host::{BlockDevice, DeviceNumber, DiskAddress, Identity, MountEntry, MountTable};
 
 use super::Node;
@@ -50,12 +52,39 @@ pub(super) fn is_believed(node: &Node, disk: &Disk, mounted: &BlockDevice) -> bo
         || node.allow_unidentified && says_nothing && mounted.size() >= disk.minimum_size.get()
 }
 
+/// Whether anything proves that the device is this disk. Nothing does where a disk that says nothing
+/// was taken because the operator allows it.
+pub(super) fn is_proven(disk: &Disk, device: &BlockDevice) -> bool {
+    match device.identity() {
+        Identity::Unreadable => false,
+        Identity::Xen(_) => disk.slot.is_some(),
+        Identity::Scsi(_) | Identity::Virtio(_) | Identity::Nvme(_) | Identity::Loop(_) => true,
+    }
+}
+
+/// Finds the disk of a block volume. Its bytes tell nothing of whose they are, and neither does
+/// anything else once the call is over, so that it has to be proven.
+///
+/// # Errors
+/// As for [`find`]; `Precondition` when nothing proves whose the disk is.
+pub(super) async fn find_proven(node: &Node, disk: &Disk) -> Result<BlockDevice> {
+    let device = find(node, disk).await?;
+    if is_proven(disk, &device) {
+        return Ok(device);
+    }
+    Err(Error::precondition(format!(
+        "{} does not say whose disk it is, and a block volume is not used on trust: use it as a \
+         filesystem, or have the cloud tell the slot of its disks",
+        device.path().display()
+    )))
+}
+
 /// Whether the device is certainly that of another volume than this. Most disks say the name that
 /// the cloud gave them, which a call with no more than the id cannot be held against; a loop device
-/// says the file, which has the id for its name.
+/// says the file, which has the id for its name, and perhaps behind it that it was deleted.
 pub(super) fn is_of_another(id: &VolumeId, device: &BlockDevice) -> bool {
     matches!(device.identity(), Identity::Loop(file)
-        if file.file_name().is_some_and(|name| name != id.as_str()))
+        if file.file_name().and_then(OsStr::to_str).is_some_and(|name| !name.starts_with(id.as_str())))
 }
 
 /// Where the device is published as a device. `/dev` itself, and a node bound to where it is

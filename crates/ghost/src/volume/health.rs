@@ -16,8 +16,6 @@ pub enum Severity {
     Degraded,
     /// It cannot be used.
     Inaccessible,
-    /// Data is gone, or most likely so.
-    DataLoss,
 }
 
 /// Something that is wrong with a volume.
@@ -25,11 +23,9 @@ pub enum Severity {
 pub enum VolumeProblem {
     /// The storage cannot be asked.
     CloudUnreachable(String),
-    /// It was attached and the storage has it no more.
-    VolumeMissing,
     /// It is on another node than the one it is wanted on.
     AttachedElsewhere {
-        /// Where it was to be attached last.
+        /// Where it was to be attached.
         wanted: NodeId,
         /// Where it is.
         found: NodeId,
@@ -80,7 +76,6 @@ impl VolumeProblem {
             | Self::DeviceFailing(_)
             | Self::DeviceUnresponsive
             | Self::DeviceReplaced => Severity::Inaccessible,
-            Self::VolumeMissing => Severity::DataLoss,
         }
     }
 
@@ -89,7 +84,6 @@ impl VolumeProblem {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::CloudUnreachable(_) => "CloudUnreachable",
-            Self::VolumeMissing => "VolumeMissing",
             Self::AttachedElsewhere { .. } => "AttachedElsewhere",
             Self::AttachedTwice(_) => "AttachedTwice",
             Self::DeviceGone => "DeviceGone",
@@ -111,10 +105,6 @@ impl fmt::Display for VolumeProblem {
                 formatter,
                 "the cloud cannot be asked about the volume; where it is attached it may well work: \
                  {why}"
-            ),
-            Self::VolumeMissing => formatter.write_str(
-                "the cloud has no such volume any more, although it was attached; was it deleted by \
-                 hand?",
             ),
             Self::AttachedElsewhere { wanted, found } => write!(
                 formatter,
@@ -241,7 +231,6 @@ mod tests {
         let node = |id: &str| NodeId::new(id).expect("an id");
         let volume = [
             VolumeProblem::CloudUnreachable("no answer to GET /v2/volumes/v-1".to_owned()),
-            VolumeProblem::VolumeMissing,
             VolumeProblem::AttachedElsewhere { wanted: node("101"), found: node("102") },
             VolumeProblem::AttachedTwice(vec![node("101"), node("102")]),
             VolumeProblem::DeviceGone,

@@ -38,6 +38,20 @@ async fn a_disk_that_fails_or_is_silent_is_told_and_one_that_is_sound_again_is_h
     mapped.behave(&world, Behaviour::Error).await;
     assert_eq!(told(&world, &volume).await.unwrap(), one("DeviceFailing", "INACCESSIBLE"));
     mapped.behave(&world, Behaviour::Sound).await;
+    // The filesystem may have met an error itself meanwhile, and written that down.
+    let reasons = told(&world, &volume).await.unwrap();
+    assert!(reasons.iter().all(|(reason, _)| reason.starts_with("Filesystem")), "{reasons:?}");
+    world.unpublish_and_unstage(&volume).await.unwrap();
+    world.stage_and_publish(&volume).await.unwrap();
+    assert_eq!(told(&world, &volume).await.unwrap(), []);
+
+    // Overwritten under it.
+    let zero = "dd if=/dev/mapper/mapped of=/run/head bs=1M count=1 && \
+                dd if=/dev/zero of=/dev/mapper/mapped bs=1M count=1 oflag=direct";
+    world.guest.succeed(zero).await.unwrap();
+    assert_eq!(told(&world, &volume).await.unwrap(), one("DeviceReplaced", "INACCESSIBLE"));
+    let back = "dd if=/run/head of=/dev/mapper/mapped bs=1M count=1 oflag=direct";
+    world.guest.succeed(back).await.unwrap();
     assert_eq!(told(&world, &volume).await.unwrap(), []);
 
     mapped.hang(&world).await;

@@ -78,18 +78,21 @@ async fn the_controller_tells_what_the_cloud_shows_and_takes_it_back() {
     world.by_hand(Method::POST, &actions, Some(action("detach", 101))).await;
     assert!(at_the_cloud(&world, &volume).await.unwrap().is_empty(), "it is on its way back");
     world.by_hand(Method::POST, &actions, Some(action("attach", 102))).await;
+    // The attacher sees that it is not where it should be, and asks for it.
+    let status = controller.attach(&mut volume, 101).await.unwrap_err();
+    assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
     assert_eq!(at_the_cloud(&world, &volume).await.unwrap(), ["AttachedElsewhere"]);
     let expected = vec![(volume.id.clone(), vec!["AttachedElsewhere".to_owned()])];
     assert_eq!(listed(&world).await, expected);
-    // And takes it away altogether.
+    // And back.
     world.by_hand(Method::POST, &actions, Some(action("detach", 102))).await;
-    world.by_hand(Method::DELETE, &format!("/v2/volumes/{}", volume.id), None).await;
-    let expected = vec![(volume.id.clone(), vec!["VolumeMissing".to_owned()])];
-    assert_eq!(listed(&world).await, expected);
+    assert!(listed(&world).await.is_empty());
+    controller.attach(&mut volume, 101).await.unwrap();
+    assert!(listed(&world).await.is_empty());
+    controller.detach(&volume, 101).await.unwrap();
+    controller.delete(&volume).await.unwrap();
     let status = at_the_cloud(&world, &volume).await.unwrap_err();
     assert_eq!(status.code(), Code::NotFound, "{status}");
-    controller.detach(&volume, 101).await.unwrap();
-    assert!(listed(&world).await.is_empty());
 }
 
 #[tokio::test]

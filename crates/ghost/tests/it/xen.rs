@@ -158,3 +158,34 @@ async fn a_xen_disk_without_a_slot_is_refused_unless_it_is_allowed_and_never_cho
     world.take_away(&two).await;
     world.assert_clean().await;
 }
+
+#[tokio::test]
+async fn a_note_never_costs_the_content_of_a_disk_that_nothing_proves() {
+    if !is_root() {
+        return;
+    }
+    let more = ["--allow-unidentified", "--kill-at=format:before"];
+    let (mut world, tree, [one, _]) = world(false, &more).await;
+    tree.plug(&world, &one, "xvdf", 51_792);
+    world.node(101).await.stage(&one, &world.path("staging")).await.unwrap_err();
+    assert_eq!(world.parts.node_death(101).unwrap(), Some(9));
+    assert_eq!(fs::read_dir(world.path("notes-101")).unwrap().count(), 1, "its note is there");
+    // In the slot is a disk of the same size, with something on it.
+    let device = world.device(&one, 101);
+    let mut content = fs::OpenOptions::new().write(true).open(&device).unwrap();
+    std::io::Write::write_all(&mut content, &[0xa5; 4096]).unwrap();
+    content.sync_all().unwrap();
+    drop(content);
+    let options = [tree.options(), vec!["--allow-unidentified".to_owned()]].concat();
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    world.parts.start_node_at(101, &tree.dev, &options).unwrap();
+    let status = world.node(101).await.stage(&one, &world.path("staging")).await.unwrap_err();
+    assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+    let mut head = [0; 4096];
+    std::io::Read::read_exact(&mut fs::File::open(&device).unwrap(), &mut head).unwrap();
+    assert_eq!(head, [0xa5; 4096], "nothing was erased");
+    // And as a block device it is not used at all.
+    let as_device = Volume { capability: xtask::volume_life::block(), ..one.clone() };
+    let staged = world.node(101).await.stage(&as_device, &world.path("staging")).await;
+    assert_eq!(staged.unwrap_err().code(), Code::FailedPrecondition);
+}

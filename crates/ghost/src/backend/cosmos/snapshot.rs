@@ -88,25 +88,15 @@ impl<E: Exchange> Snapshots for Cosmos<E> {
                 self.recent.made(&body.snapshot.id);
                 domain(&body.snapshot)
             }
-            Err(error) if error.is_not_found() => Err(no_volume(&spec.source)),
-            Err(error @ (ApiError::NoAnswer { .. } | ApiError::Foreign { .. })) => {
-                self.settle(spec, error).await
-            }
-            Err(error) if error.status().is_some_and(|status| status >= 500) => {
-                self.settle(spec, error).await
-            }
-            Err(error) => Err(match error.status() {
-                Some(403) => error.meaning(
-                    ErrorKind::Exhausted,
-                    "the account may not have more snapshots, or the token may not make them",
-                ),
-                // It was well-formed, so it is the volume's state of the moment.
-                Some(409 | 422) => error.meaning(
-                    ErrorKind::Unavailable,
-                    format!("the cloud makes no snapshot of volume {} now", spec.source),
-                ),
-                _ => error.into(),
-            }),
+            // It was not made by this call, and nothing final is said.
+            Err(error @ (ApiError::Pause { .. } | ApiError::Budget { .. })) => Err(error.into()),
+            Err(error @ ApiError::NotSent { .. }) => Err(error.into()),
+            // It may have been made by this call, or by an earlier one whose answer was lost and
+            // which a refusal comes from: the account may be full of that very snapshot.
+            Err(error) => match self.settle(spec).await {
+                Some(snapshot) => Ok(snapshot),
+                None => Err(self.explain_snapshot(spec, error)),
+            },
         }
     }
 
@@ -149,28 +139,44 @@ impl<E: Exchange> Cosmos<E> {
         Ok(all.into_iter().filter(wanted).collect())
     }
 
-    /// Looks for the snapshot whose creation got no answer, until it shows or patience ends.
-    async fn settle(&self, spec: &SnapshotSpec, lost: ApiError) -> Result<Snapshot> {
+    /// Looks for the snapshot that may have been made, until it shows or patience ends.
+    async fn settle(&self, spec: &SnapshotSpec) -> Option<Snapshot> {
         let give_up = Instant::now() + SETTLE;
         loop {
             let fits =
                 |found: &Snapshot| found.source == spec.source && found.purpose == spec.purpose;
             // A look that fails shows nothing, and no more.
             let found = Snapshots::find(self, &spec.name).await.unwrap_or_default();
-            if let Some(snapshot) = found.into_iter().find(fits) {
-                return Ok(snapshot);
-            }
-            if Instant::now() + SETTLE_WAIT > give_up {
-                return Err(lost.meaning(
-                    ErrorKind::Unavailable,
-                    format!(
-                        "it is not known whether the snapshot of volume {} was made; the next call \
-                         looks for it",
-                        spec.source
-                    ),
-                ));
+            let found = found.into_iter().find(fits);
+            if found.is_some() || Instant::now() + SETTLE_WAIT > give_up {
+                return found;
             }
             tokio::time::sleep(self.client.jitter(SETTLE_WAIT)).await;
+        }
+    }
+
+    /// What a failed creation means when no snapshot shows.
+    fn explain_snapshot(&self, spec: &SnapshotSpec, error: ApiError) -> Error {
+        let source = &spec.source;
+        match error.status() {
+            Some(404) => no_volume(source),
+            Some(403) => error.meaning(
+                ErrorKind::Exhausted,
+                "the account may not have more snapshots, or the token may not make them",
+            ),
+            // It was well-formed, so it is the volume's state of the moment.
+            Some(409 | 422) => error.meaning(
+                ErrorKind::Unavailable,
+                format!("the cloud makes no snapshot of volume {source} now"),
+            ),
+            Some(status) if status < 500 => error.into(),
+            _ => error.meaning(
+                ErrorKind::Unavailable,
+                format!(
+                    "it is not known whether the snapshot of volume {source} was made; the next \
+                     call looks for it"
+                ),
+            ),
         }
     }
 }

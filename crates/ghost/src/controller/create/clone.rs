@@ -49,8 +49,11 @@ struct Ticket {
 
 impl Clones {
     fn enter(&self, id: &VolumeId, key: CloneKey) -> Ticket {
-        let source = Arc::clone(lock(&self.0).entry(id.clone()).or_default());
+        // Under one lock, so that nobody who leaves takes the source away in between.
+        let mut sources = lock(&self.0);
+        let source = Arc::clone(sources.entry(id.clone()).or_default());
         *lock(&source.wanted).entry(key.clone()).or_default() += 1;
+        drop(sources);
         Ticket { clones: self.clone(), id: id.clone(), source, key }
     }
 }
@@ -85,7 +88,7 @@ pub(super) async fn clone(
 ) -> Result<Volume> {
     let snapshots = power(controller)?;
     let ticket = controller.clones.enter(id, CloneKey::of(&request.name));
-    let mut used = None;
+    let mut used = Vec::new();
     let made = match found {
         Some(volume) => Ok(volume),
         None => make(controller, request, &ticket, &mut used).await,
@@ -108,13 +111,15 @@ async fn make(
     controller: &Controller,
     request: &CreateRequest,
     ticket: &Ticket,
-    used: &mut Option<Snapshot>,
+    used: &mut Vec<Snapshot>,
 ) -> Result<Volume> {
     let absent = || Error::not_found(format!("there is no volume {} to clone", ticket.id));
     let original = controller.backend.get(&ticket.id).await?.ok_or_else(absent)?;
     let source = format!("volume {}", ticket.id);
     check(controller, request, &source, original.size, &original.region)?;
-    let snapshot = used.insert(ticket.snapshot(power(controller)?).await?);
+    *used = ticket.snapshots(power(controller)?).await?;
+    let newest = used.iter().max_by_key(|snapshot| snapshot.created);
+    let snapshot = newest.ok_or_else(|| Error::bug("no snapshot was made"))?;
     match make_of(controller, request, snapshot).await {
         // Another process has deleted it: the next try makes one.
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -125,12 +130,14 @@ async fn make(
 }
 
 impl Ticket {
-    /// A snapshot that counts for this clone, made if there is none.
-    async fn snapshot(&self, snapshots: &dyn Snapshots) -> Result<Snapshot> {
+    /// The snapshots that count for this clone, one made if there is none. There may be more: an
+    /// answer may have been lost while the list lagged.
+    async fn snapshots(&self, snapshots: &dyn Snapshots) -> Result<Vec<Snapshot>> {
         let _turn = self.source.turn.lock().await;
-        let listed = snapshots.list(Some(&self.id)).await?;
-        if let Some(own) = listed.into_iter().find(|snapshot| self.counts(snapshot)) {
-            return Ok(own);
+        let mut listed = snapshots.list(Some(&self.id)).await?;
+        listed.retain(|snapshot| self.counts(snapshot));
+        if !listed.is_empty() {
+            return Ok(listed);
         }
         let others = lock(&self.source.wanted).keys().cloned().collect::<Vec<_>>();
         let others = others.into_iter().filter(|key| *key != self.key);
@@ -141,20 +148,21 @@ impl Ticket {
             purpose: Purpose::Clones(keys.collect()),
             tags: Vec::new(),
         };
-        snapshots.create(&spec).await
+        Ok(vec![snapshots.create(&spec).await?])
     }
 
     fn counts(&self, snapshot: &Snapshot) -> bool {
         matches!(&snapshot.purpose, Purpose::Clones(keys) if keys.contains(&self.key))
     }
 
-    /// Deletes what was made for this clone, unless others are at it. `used` is the snapshot, if
-    /// this try has one; otherwise an earlier one may have left one.
-    async fn tidy_up(&self, snapshots: &dyn Snapshots, used: Option<Snapshot>) -> Result<()> {
+    /// Deletes what was made for this clone, unless others are at it. `used` are the snapshots that
+    /// this try has met; if none, an earlier one may have left some.
+    async fn tidy_up(&self, snapshots: &dyn Snapshots, used: Vec<Snapshot>) -> Result<()> {
         let _turn = self.source.turn.lock().await;
-        let own = match used {
-            Some(snapshot) => vec![snapshot],
-            None => snapshots.list(Some(&self.id)).await.map_err(left_behind)?,
+        let own = if used.is_empty() {
+            snapshots.list(Some(&self.id)).await.map_err(left_behind)?
+        } else {
+            used
         };
         for snapshot in own.iter().filter(|snapshot| self.counts(snapshot)) {
             if self.is_shared(snapshot) {
@@ -164,8 +172,9 @@ impl Ticket {
                 Ok(()) => {}
                 Err(error) => match error.kind() {
                     ErrorKind::NotFound => {}
-                    // It would be refused for ever, and the clone is made.
-                    ErrorKind::Precondition | ErrorKind::Refused => {
+                    // It would be refused for ever, and the clone is made. What is only in use for
+                    // now, as while it is copied, is deleted by the next try.
+                    ErrorKind::Refused => {
                         tracing::warn!(
                             snapshot_id = snapshot.id.as_str(),
                             error = error.chain(),

@@ -7,7 +7,7 @@ use tracing::{Instrument, info_span};
 use super::ControllerService;
 use crate::controller::{self, ListRequest, SnapshotFilter, SnapshotRequest};
 use crate::csi::{decode, encode};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::operation::Key;
 use crate::volume::{Parameters, Snapshot, SnapshotId, SnapshotName, VolumeId};
 
@@ -83,10 +83,6 @@ impl ControllerService {
 
     pub(super) async fn one_snapshot(&self, id: String) -> Result<Snapshot> {
         let id = decode::snapshot_id(id)?;
-        let absent = || Error::not_found(format!("there is no snapshot {id}"));
-        let snapshots = self.controller.backend.snapshots();
-        let snapshots =
-            snapshots.ok_or_else(|| Error::unsupported("this storage makes no snapshots"))?;
-        snapshots.get(&id).await?.ok_or_else(absent)
+        controller::snapshot(&self.controller, &id).await
     }
 }

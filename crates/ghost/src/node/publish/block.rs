@@ -9,7 +9,7 @@ use super::{
 };
 use crate::error::{Error, Result};
 use crate::node::condition::{Condition, condition};
-use crate::node::connect::{block_targets, find, is_device_node, node_at};
+use crate::node::connect::{block_targets, find_proven, is_device_node, node_at};
 use crate::node::error::domain;
 use crate::node::stage::not_mounted;
 use crate::node::{Node, place};
@@ -25,7 +25,7 @@ pub(super) async fn publish(node: &Node, disk: &Disk, request: &PublishRequest) 
     place::check("staging path", &request.staging)?;
     let target = place::resolve(node, "target path", &request.target).await?;
 
-    let device = find(node, disk).await?;
+    let device = find_proven(node, disk).await?;
     let table = node.host.mounts().await.map_err(domain)?;
     if table.at(&target).any(|entry| entry.device == Some(device.number())) {
         return Err(Error::conflict(

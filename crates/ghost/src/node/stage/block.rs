@@ -7,14 +7,14 @@ use ghost_host::{BlockDevice, MountTable};
 use super::decide_elsewhere;
 use crate::error::{Error, Result};
 use crate::node::condition::{Condition, condition};
-use crate::node::connect::find;
+use crate::node::connect::find_proven;
 use crate::node::error::domain;
 use crate::node::{Node, place};
 use crate::volume::Disk;
 
 pub(super) async fn stage(node: &Node, disk: &Disk, staging: &Path) -> Result<()> {
     let staging = place::resolve(node, "staging path", staging).await?;
-    let device = find(node, disk).await?;
+    let device = find_proven(node, disk).await?;
     let table = node.host.mounts().await.map_err(domain)?;
     if let Some(entry) = table.at(&staging).next_back() {
         let what = format!(

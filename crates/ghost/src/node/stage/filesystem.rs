@@ -5,7 +5,7 @@ use ghost_host::{BlockDevice, Content, Format, Mount, TargetKind};
 use super::top::{self, Step};
 use super::{StageRequest, decide_elsewhere, growth, purpose};
 use crate::error::{Error, Result};
-use crate::node::connect::{block_targets, find};
+use crate::node::connect::{block_targets, find, is_proven};
 use crate::node::content::{self, Found, Plan, Wanted};
 use crate::node::error::{domain, domain_of_mount};
 use crate::node::format_note::identity_text;
@@ -60,7 +60,9 @@ pub(super) async fn stage(
     }
     let found = Found {
         content: node.host.probe(&device).await.map_err(domain)?,
-        cut_short: node.notes.is_for(&disk.id, &identity_text(&device)).await?,
+        // A note says something of a disk that is proven to be the one it speaks of, and no other.
+        cut_short: is_proven(disk, &device)
+            && node.notes.is_for(&disk.id, &identity_text(&device)).await?,
         in_use,
     };
     let plan = content::decide(&found, wanted)?;
