@@ -9,6 +9,7 @@ use ghost_csi as pb;
 use ghost_host::FilesystemKind;
 use tonic::metadata::MetadataMap;
 
+use crate::controller::ListRequest;
 use crate::error::{Error, Result};
 use crate::volume::{
     AccessMode, AccessType, Capability, ContentSource, Context, NodeId, Requirement, SizeRange,
@@ -206,12 +207,16 @@ pub(super) fn requirement(
     })
 }
 
-pub(super) fn limit(max_entries: i32) -> Result<Option<usize>> {
-    match usize::try_from(max_entries) {
-        Ok(0) => Ok(None),
-        Ok(limit) => Ok(Some(limit)),
-        Err(_) => Err(Error::invalid(format!("max_entries is negative: {max_entries}"))),
-    }
+/// Which page of a list is asked for.
+pub(super) fn page(max_entries: i32, starting_token: String) -> Result<ListRequest> {
+    let limit = match usize::try_from(max_entries) {
+        Ok(0) => None,
+        Ok(limit) => Some(limit),
+        Err(_) => {
+            return Err(Error::invalid(format!("max_entries is negative: {max_entries}")));
+        }
+    };
+    Ok(ListRequest { limit, token: Some(starting_token).filter(|token| !token.is_empty()) })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What is wrong with a volume in use on this node, or with what any volume needs here.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ghost_host::{
     Access, DeviceHealth, DeviceNumber, FilesystemKind, MountEntry, MountTable, Usage,
@@ -113,7 +113,7 @@ async fn find<'a>(
     paths: &[PathBuf],
 ) -> Result<Option<Used<'a>>> {
     for path in paths {
-        let Some(place) = lenient(node, path).await? else { continue };
+        let Some(place) = place::looked_for(node, path).await? else { continue };
         let on_top = table.entries().iter().rev().find(|entry| entry.target == place);
         let Some(entry) = on_top else { continue };
         if is_device_node(entry) {
@@ -152,14 +152,6 @@ async fn find_by_id<'a>(
         }
     }
     Ok(None)
-}
-
-/// A path at which nothing can be is one where nothing is.
-async fn lenient(node: &Node, path: &Path) -> Result<Option<PathBuf>> {
-    match place::resolve_if_there(node, "path", path).await {
-        Err(error) if error.kind() == ErrorKind::Invalid => Ok(None),
-        other => other,
-    }
 }
 
 /// What a device's answer means; `None`: it gave none.

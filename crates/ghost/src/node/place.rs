@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::Node;
 use super::error::{domain, is_absent};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// More mounts than anybody stacks at one path; whoever meets more races against somebody.
 const MOST_LAYERS: usize = 64;
@@ -30,6 +30,14 @@ pub(super) async fn resolve_if_there(
         Ok(place) => Ok(Some(place)),
         Err(error) if is_absent(&error) => Ok(None),
         Err(error) => Err(domain(error)),
+    }
+}
+
+/// The same of a path that is only looked at: one at which nothing can be is one where nothing is.
+pub(super) async fn looked_for(node: &Node, path: &Path) -> Result<Option<PathBuf>> {
+    match resolve_if_there(node, "path", path).await {
+        Err(error) if error.kind() == ErrorKind::Invalid => Ok(None),
+        other => other,
     }
 }
 
@@ -70,7 +78,6 @@ pub(super) fn check(what: &str, path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
 
     #[test]
     fn a_path_must_be_absolute_and_may_not_climb() {

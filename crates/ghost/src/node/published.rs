@@ -1,13 +1,13 @@
 //! What a volume is published as at a path, for the calls that get little more than the path.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ghost_host::{BlockDevice, FilesystemKind, MountEntry, MountTable};
 
 use super::connect::{is_device_node, is_of_another, node_at};
 use super::error::domain;
 use super::{Node, place};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::volume::VolumeId;
 
 /// A volume as it is found at a path.
@@ -37,25 +37,17 @@ pub(super) async fn find(
     staging: Option<&Path>,
 ) -> Result<(Published, MountTable)> {
     let absent = || Error::not_found(format!("volume {id} is not published at {}", path.display()));
-    let place = lenient(node, path).await?.ok_or_else(absent)?;
+    let place = place::looked_for(node, path).await?.ok_or_else(absent)?;
     let table = node.host.mounts().await.map_err(domain)?;
     let published = look(node, id, &table, &place).await?.ok_or_else(absent)?;
     if let Some(staging) = staging
-        && let Some(staging) = lenient(node, staging).await?
+        && let Some(staging) = place::looked_for(node, staging).await?
         && let Some(entry) = table.at(&staging).next_back()
         && entry.device.is_some_and(|staged| staged != published.device().number())
     {
         return Err(absent().context("another volume is staged at the staging path that was given"));
     }
     Ok((published, table))
-}
-
-/// A path at which nothing can be published is one where nothing is.
-async fn lenient(node: &Node, path: &Path) -> Result<Option<PathBuf>> {
-    match place::resolve_if_there(node, "path", path).await {
-        Err(error) if error.kind() == ErrorKind::Invalid => Ok(None),
-        other => other,
-    }
 }
 
 async fn look(

@@ -3,7 +3,7 @@
 use ghost_csi as pb;
 
 use super::ControllerService;
-use crate::controller::{self, ListRequest};
+use crate::controller;
 use crate::csi::{decode, encode};
 use crate::error::{Error, Result};
 use crate::volume::{Formatting, Locator, Parameters, Volume, VolumeId};
@@ -55,9 +55,7 @@ impl ControllerService {
     ) -> Result<pb::ListVolumesResponse> {
         use pb::list_volumes_response::{Entry, VolumeStatus};
 
-        let limit = decode::limit(request.max_entries)?;
-        let token = Some(request.starting_token).filter(|token| !token.is_empty());
-        let request = ListRequest { limit, token };
+        let request = decode::page(request.max_entries, request.starting_token)?;
         let page = controller::list_volumes(&self.volumes, &self.controller, &request).await?;
         let entries = page.entries.iter().map(|volume| Entry {
             volume: Some(encode::volume(volume, &self.key)),
@@ -84,9 +82,7 @@ impl ControllerService {
         &self,
         request: pb::ControllerListVolumeHealthRequest,
     ) -> Result<pb::ControllerListVolumeHealthResponse> {
-        let limit = decode::limit(request.max_entries)?;
-        let token = Some(request.starting_token).filter(|token| !token.is_empty());
-        let request = ListRequest { limit, token };
+        let request = decode::page(request.max_entries, request.starting_token)?;
         let lists = &self.unhealthy;
         let page = controller::list_unhealthy(lists, &self.controller, &request).await?;
         Ok(pb::ControllerListVolumeHealthResponse {

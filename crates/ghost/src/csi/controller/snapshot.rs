@@ -5,7 +5,7 @@ use tonic::Request;
 use tracing::{Instrument, info_span};
 
 use super::ControllerService;
-use crate::controller::{self, ListRequest, SnapshotFilter, SnapshotRequest};
+use crate::controller::{self, SnapshotFilter, SnapshotRequest};
 use crate::csi::{decode, encode};
 use crate::error::Result;
 use crate::operation::Key;
@@ -61,8 +61,7 @@ impl ControllerService {
     ) -> Result<pb::ListSnapshotsResponse> {
         use pb::list_snapshots_response::Entry;
 
-        let limit = decode::limit(request.max_entries)?;
-        let token = Some(request.starting_token).filter(|token| !token.is_empty());
+        let page = decode::page(request.max_entries, request.starting_token)?;
         // An id that none can have is one that is not there.
         let (Ok(id), Ok(source)) = (
             decode::filter(request.snapshot_id, SnapshotId::new),
@@ -70,9 +69,9 @@ impl ControllerService {
         ) else {
             return Ok(pb::ListSnapshotsResponse::default());
         };
-        let (filter, request) = (SnapshotFilter { id, source }, ListRequest { limit, token });
+        let filter = SnapshotFilter { id, source };
         let lists = &self.snapshots;
-        let page = controller::list_snapshots(lists, &self.controller, &filter, &request).await?;
+        let page = controller::list_snapshots(lists, &self.controller, &filter, &page).await?;
         let entries = page.entries.iter();
         let entries = entries.map(|one| Entry { snapshot: Some(encode::snapshot(one, &self.key)) });
         Ok(pb::ListSnapshotsResponse {
