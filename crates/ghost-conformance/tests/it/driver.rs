@@ -21,7 +21,9 @@ use tonic::{Code, Response, Status};
 pub(crate) mod disk;
 pub(crate) mod fault;
 
+mod attach;
 mod controller;
+mod create;
 mod identity;
 mod node;
 mod snapshot;

@@ -41,12 +41,6 @@ impl AccessMode {
         matches!(self, Self::SingleNodeReaderOnly | Self::MultiNodeReaderOnly)
     }
 
-    /// Whether a second target path on the same node is part of what was asked for.
-    #[must_use]
-    pub fn allows_many_targets(self) -> bool {
-        self == Self::SingleNodeMultiWriter || self.is_multi_node()
-    }
-
     /// The name that the specification gives it.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -12,7 +12,7 @@ use super::Context;
 use crate::error::{Error, Result};
 
 /// When a disk is formatted.
-pub const FORMAT_POLICY: &str = "formatPolicy";
+const FORMAT_POLICY: &str = "formatPolicy";
 const BLOCK_SIZE: &str = "blockSize";
 const INODE_SIZE: &str = "inodeSize";
 const BYTES_PER_INODE: &str = "bytesPerInode";

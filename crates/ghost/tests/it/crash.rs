@@ -14,7 +14,7 @@ const SIGKILL: i32 = 9;
 /// The marks that the controller passes; all others are the node's.
 const CONTROLLER: [&str; 5] = ["create", "delete", "attach", "detach", "grow_volume"];
 
-/// The controller's marks that are passed elsewhere: see `snapshots.rs`.
+/// The controller's marks that are passed elsewhere: see `snapshots_cut_off.rs`.
 const SNAPSHOT: [&str; 2] = ["create_snapshot", "delete_snapshot"];
 
 /// How far a life has come.

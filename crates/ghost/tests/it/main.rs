@@ -23,5 +23,6 @@ mod restored;
 mod resume;
 mod secrets;
 mod snapshots;
+mod snapshots_cut_off;
 mod world;
 mod xen;

@@ -89,8 +89,11 @@ impl<E: Exchange> Snapshots for Cosmos<E> {
                 domain(&body.snapshot)
             }
             // It was not made by this call, and nothing final is said.
-            Err(error @ (ApiError::Pause { .. } | ApiError::Budget { .. })) => Err(error.into()),
-            Err(error @ ApiError::NotSent { .. }) => Err(error.into()),
+            Err(
+                error @ (ApiError::Pause { .. }
+                | ApiError::Budget { .. }
+                | ApiError::NotSent { .. }),
+            ) => Err(error.into()),
             // It may have been made by this call, or by an earlier one whose answer was lost and
             // which a refusal comes from: the account may be full of that very snapshot.
             Err(error) => match self.settle(spec).await {

@@ -282,14 +282,8 @@ async fn a_device_is_not_used_as_a_filesystem_and_as_itself_at_once() {
     assert_eq!(fixture.host.target(TARGET), None);
 }
 
-#[tokio::test]
-async fn b30_a_missing_device_makes_no_file() {
-    let fixture = Fixture::block(Content::Blank);
-    fixture.host.set_link("disk/by-id/pvc-1", None);
-    assert_eq!(kind_of(fixture.publish(TARGET).await), ErrorKind::Unavailable);
-    assert_eq!(fixture.host.target(TARGET), None);
-    fixture.host.set_link("disk/by-id/pvc-1", Some(fixture.number));
-    // The bind is refused after the file was made.
+/// A bind that is refused after its target was made leaves no target.
+async fn a_failed_bind_leaves_nothing(fixture: &Fixture) {
     let calls = fixture.host.calls().len();
     fixture.publish(TARGET).await.expect("published");
     let bind = fixture.host.calls()[calls..].iter().position(|call| call.starts_with("bind "));
@@ -301,6 +295,16 @@ async fn b30_a_missing_device_makes_no_file() {
         assert_eq!(fixture.mounted(TARGET), []);
         assert_eq!(fixture.host.target(TARGET), None);
     }
+}
+
+#[tokio::test]
+async fn b30_a_missing_device_makes_no_file() {
+    let fixture = Fixture::block(Content::Blank);
+    fixture.host.set_link("disk/by-id/pvc-1", None);
+    assert_eq!(kind_of(fixture.publish(TARGET).await), ErrorKind::Unavailable);
+    assert_eq!(fixture.host.target(TARGET), None);
+    fixture.host.set_link("disk/by-id/pvc-1", Some(fixture.number));
+    a_failed_bind_leaves_nothing(&fixture).await;
 }
 
 #[tokio::test]
@@ -352,17 +356,7 @@ async fn b32_a_device_is_not_published_for_reading_only() {
 async fn b32_a_bind_that_fails_leaves_no_target() {
     let fixture = Fixture::new(ext4());
     fixture.stage().await.expect("staged");
-    let calls = fixture.host.calls().len();
-    fixture.publish(TARGET).await.expect("published");
-    let bind = fixture.host.calls()[calls..].iter().position(|call| call.starts_with("bind "));
-    fixture.unpublish(TARGET).await.expect("unpublished");
-    for moment in [Moment::Before, Moment::After] {
-        fixture.host.fail_at(bind.expect("bound") + 1, moment, io_error());
-        assert_eq!(kind_of(fixture.publish(TARGET).await), ErrorKind::Failed);
-        assert_eq!(fixture.host.clear_faults(), 0, "the bind failed");
-        assert_eq!(fixture.mounted(TARGET), []);
-        assert_eq!(fixture.host.target(TARGET), None);
-    }
+    a_failed_bind_leaves_nothing(&fixture).await;
 }
 
 #[tokio::test]
