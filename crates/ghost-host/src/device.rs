@@ -68,7 +68,7 @@ pub enum Identity {
     Scsi(Vec<String>),
     /// The serial of a virtio block device; the hypervisor cuts it to 20 bytes.
     Virtio(String),
-    /// The serial of an NVMe namespace's controller.
+    /// The serial of an NVMe namespace's controller, a field of 20 bytes.
     Nvme(String),
     /// The slot of a Xen block front-end, such as `xvdf`; the name that means it is made by
     /// [`Identity::name_of_slot`].

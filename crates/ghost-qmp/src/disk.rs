@@ -27,6 +27,8 @@ pub enum Bus {
     Scsi,
     /// A PCIe root port of the guest that is free.
     Virtio,
+    /// The same, as an NVMe controller with one namespace.
+    Nvme,
 }
 
 /// A disk as a guest is to see it.
@@ -39,8 +41,8 @@ pub struct Disk {
     /// How it is connected.
     pub bus: Bus,
     /// The name by which it introduces itself: the designator of a SCSI disk of vendor `DO` and
-    /// product `Volume`, the serial of a virtio disk. A guest is told the first 20 bytes of the
-    /// latter.
+    /// product `Volume`, the serial of a virtio or NVMe disk. A guest is told the first 20 bytes of
+    /// a serial.
     pub name: String,
     /// Whether it refuses to be written to.
     pub write_protected: bool,
@@ -65,7 +67,8 @@ impl FromStr for Bus {
         match text {
             "scsi" => Ok(Self::Scsi),
             "virtio" => Ok(Self::Virtio),
-            _ => Err(format!("{text:?} is no bus; it is scsi or virtio")),
+            "nvme" => Ok(Self::Nvme),
+            _ => Err(format!("{text:?} is no bus; it is scsi, virtio or nvme")),
         }
     }
 }
@@ -174,11 +177,11 @@ impl Monitor {
                     "vendor": "DO", "product": "Volume", "device_id": disk.name,
                 })
             }
-            Bus::Virtio => {
+            Bus::Virtio | Bus::Nvme => {
+                let driver = if disk.bus == Bus::Nvme { "nvme" } else { "virtio-blk-pci" };
                 let port = self.free_port().await?;
                 json!({
-                    "driver": "virtio-blk-pci", "id": id, "drive": node, "bus": port,
-                    "serial": disk.name,
+                    "driver": driver, "id": id, "drive": node, "bus": port, "serial": disk.name,
                 })
             }
         })
@@ -263,7 +266,8 @@ mod tests {
     fn a_bus_is_named() {
         assert_eq!("scsi".parse(), Ok(Bus::Scsi));
         assert_eq!("virtio".parse(), Ok(Bus::Virtio));
-        let error = "nvme".parse::<Bus>().expect_err("no bus of ours");
-        assert!(error.contains("nvme") && error.contains("scsi"), "{error}");
+        assert_eq!("nvme".parse(), Ok(Bus::Nvme));
+        let error = "sata".parse::<Bus>().expect_err("no bus of ours");
+        assert!(error.contains("sata") && error.contains("scsi"), "{error}");
     }
 }

@@ -5,13 +5,14 @@
 //! The wire types are the simulator's own, written from the API's document. The principal type is
 //! [`Api`].
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hyper::body::Bytes;
 use hyper::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode};
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::fault::{ActionFault, DropMoment, FaultEffect, Faults, Verdict};
 use crate::state::{Cloud, Effect, Identifiers};
@@ -166,8 +167,12 @@ impl Api {
             self.log.add(now, method, template, None);
             return Outcome { delivery: Delivery::Closed, delay, effects };
         }
-        if fault == Some(FaultEffect::Garbage) {
-            *response.body_mut() = Bytes::from_static(b"{\"garbage");
+        match fault {
+            Some(FaultEffect::Garbage) => {
+                *response.body_mut() = Bytes::from_static(b"{\"garbage");
+            }
+            Some(FaultEffect::Replace(values)) => replace(response.body_mut(), values),
+            _ => {}
         }
         self.log.add(now, method, template, Some(response.status().as_u16()));
         Outcome { delivery: Delivery::Answer(response), delay, effects }
@@ -311,6 +316,17 @@ impl Api {
         }
         response
     }
+}
+
+/// Replaces what is at these JSON pointers; what is not there stays so.
+fn replace(body: &mut Bytes, values: BTreeMap<String, Value>) {
+    let Ok(mut answer) = serde_json::from_slice::<Value>(body) else { return };
+    for (pointer, value) in values {
+        if let Some(place) = answer.pointer_mut(&pointer) {
+            *place = value;
+        }
+    }
+    *body = Bytes::from(answer.to_string());
 }
 
 fn faulty(status: u16, retry_after_s: Option<u64>) -> Problem {

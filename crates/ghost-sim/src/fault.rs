@@ -6,9 +6,11 @@
 //! to one request the delays add up, and of other effects the first rule's counts.
 //! The principal type is [`Faults`].
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// All rules, with what is left of each.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -54,6 +56,9 @@ pub enum FaultEffect {
     Action(ActionFault),
     /// The request is acted on, and its answer's body is no JSON.
     Garbage,
+    /// The request is acted on, and in its answer what is at these JSON pointers is replaced, as a
+    /// cloud would have it that is itself mistaken.
+    Replace(BTreeMap<String, Value>),
 }
 
 /// When a connection is closed.
@@ -165,6 +170,8 @@ struct EffectForm {
     action: Option<ActionFault>,
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<BodyForm>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replace: Option<BTreeMap<String, Value>>,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -184,11 +191,13 @@ impl TryFrom<EffectForm> for FaultEffect {
             form.drop.map(Self::Drop),
             form.action.map(Self::Action),
             form.body.map(|BodyForm::Garbage| Self::Garbage),
+            form.replace.map(Self::Replace),
         ];
         let mut effects = effects.into_iter().flatten();
         let (Some(effect), None) = (effects.next(), effects.next()) else {
             return Err(
-                "an effect has exactly one of status, delay_ms, drop, action, body".to_owned()
+                "an effect has exactly one of status, delay_ms, drop, action, body, replace"
+                    .to_owned(),
             );
         };
         match &effect {
@@ -216,6 +225,7 @@ impl From<FaultEffect> for EffectForm {
             FaultEffect::Drop(moment) => Self { drop: Some(moment), ..none },
             FaultEffect::Action(fault) => Self { action: Some(fault), ..none },
             FaultEffect::Garbage => Self { body: Some(BodyForm::Garbage), ..none },
+            FaultEffect::Replace(values) => Self { replace: Some(values), ..none },
         }
     }
 }
@@ -260,7 +270,8 @@ mod tests {
     fn what_is_left_reads_back_as_the_same_rules() {
         let json = r#"[{"method":"GET","route":"*","after":1,"times":3,"effect":{"status":429,"retry_after_s":2}},
             {"effect":{"action":"stick"}},{"effect":{"action":"fail"}},{"effect":{"drop":"before"}},
-            {"effect":{"delay_ms":9}},{"effect":{"body":"garbage"}}]"#;
+            {"effect":{"delay_ms":9}},{"effect":{"body":"garbage"}},
+            {"effect":{"replace":{"/volume/droplet_ids":[1,2]}}}]"#;
         let written = serde_json::to_value(parse(json).expect("rules")).expect("JSON");
         let again = parse(&written.to_string()).expect("rules");
         assert_eq!(serde_json::to_value(again).expect("JSON"), written);

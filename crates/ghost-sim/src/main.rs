@@ -99,7 +99,7 @@ struct Serve {
     #[arg(long, value_enum, default_value_t = DeviceKind::Loop)]
     devices: DeviceKind,
     /// The QEMU guest that is a droplet, by a QMP socket of its own; repeated for each guest.
-    #[arg(long, value_name = "DROPLET=SOCKET[,bus=scsi|virtio][,read-only]")]
+    #[arg(long, value_name = "DROPLET=SOCKET[,bus=scsi|virtio|nvme][,read-only]")]
     #[arg(required_if_eq("devices", "qmp"))]
     qmp: Vec<GuestAddress>,
     /// Volumes are only spoken of: no files, no devices, no root.

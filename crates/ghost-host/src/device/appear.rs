@@ -107,7 +107,7 @@ fn look(roots: &Roots, disk: &DiskAddress) -> std::result::Result<BlockDevice, N
         return Err(NotYet::Absent("this is no path below the device folder".to_owned()));
     }
     let link = roots.devices.join(&disk.link);
-    let link = match identity::cut_short(&link) {
+    let link = match identity::cut_short(&link, &disk.names) {
         Some(cut) if link.symlink_metadata().is_err() => cut,
         _ => link,
     };

@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 
 use crate::device::{Identity, xen};
 
-/// A virtio block device tells this many bytes of its serial, the kernel's `VIRTIO_BLK_ID_BYTES`;
-/// the rest is cut off without a word.
-const VIRTIO_SERIAL_BYTES: usize = 20;
+/// Virtio block devices and NVMe controllers tell this many bytes of their serial (the kernel's
+/// `VIRTIO_BLK_ID_BYTES`, the field SN of NVMe's "identify controller"); the rest is cut off
+/// without a word.
+const SERIAL_BYTES: usize = 20;
 
-/// What udev puts before that serial in the name of a link.
-const VIRTIO_LINK: &str = "virtio-";
+/// What the names of udev's links of such disks begin with.
+const LINKS_WITH_SERIAL: [&str; 2] = ["virtio-", "nvme-"];
 
 /// How well an identity fits the names of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,18 +61,16 @@ pub(crate) fn compare(identity: &Identity, names: &[String]) -> Fit {
                 .iter()
                 .any(|text| text == name || text.split_whitespace().next_back() == Some(name))
         })),
-        Identity::Virtio(serial) if serial.len() < VIRTIO_SERIAL_BYTES => {
+        Identity::Virtio(serial) | Identity::Nvme(serial) if serial.len() < SERIAL_BYTES => {
             whole(names.any(|name| name == serial))
         }
         // Even a name of just this length may be the beginning of another disk's longer name.
-        Identity::Virtio(serial) => {
+        Identity::Virtio(serial) | Identity::Nvme(serial) => {
             let fits = names.any(|name| {
-                name == serial
-                    || name.as_bytes().get(..VIRTIO_SERIAL_BYTES) == Some(serial.as_bytes())
+                name == serial || name.as_bytes().get(..SERIAL_BYTES) == Some(serial.as_bytes())
             });
             if fits { Fit::CutShort } else { Fit::Other }
         }
-        Identity::Nvme(serial) => whole(names.any(|name| name == serial)),
         Identity::Loop(file) => {
             whole(names.any(|name| file.file_name().is_some_and(|file| file == name.as_str())))
         }
@@ -80,12 +79,15 @@ pub(crate) fn compare(identity: &Identity, names: &[String]) -> Fit {
     }
 }
 
-/// The link that udev makes for a virtio disk whose name this link has in full: udev is told only
-/// as much of the name as the disk tells.
-pub(crate) fn cut_short(link: &Path) -> Option<PathBuf> {
-    let serial = link.file_name()?.to_str()?.strip_prefix(VIRTIO_LINK)?;
-    let told = serial.get(..VIRTIO_SERIAL_BYTES).filter(|told| told.len() < serial.len())?;
-    Some(link.with_file_name(format!("{VIRTIO_LINK}{told}")))
+/// The link that udev makes for a disk with a serial, where this link ends with one of the disk's
+/// names in full: udev is told only as much of the name as the disk tells.
+pub(crate) fn cut_short(link: &Path, names: &[String]) -> Option<PathBuf> {
+    let file = link.file_name()?.to_str()?;
+    LINKS_WITH_SERIAL.iter().find(|prefix| file.starts_with(**prefix))?;
+    names.iter().filter(|name| name.len() > SERIAL_BYTES).find_map(|name| {
+        let told = name.get(..SERIAL_BYTES)?;
+        Some(link.with_file_name(format!("{}{told}", file.strip_suffix(name.as_str())?)))
+    })
 }
 
 /// The kernel's names of all disks that introduce themselves in such a way.
@@ -300,12 +302,24 @@ mod tests {
     }
 
     #[test]
-    fn the_link_of_a_virtio_disk_is_cut_as_its_serial_is() {
-        let cut = |link: &str| cut_short(Path::new(link));
-        let long = "/dev/disk/by-id/virtio-2f1e0c0a-1111-4222-8333-444455556666";
-        assert_eq!(cut(long), Some(PathBuf::from("/dev/disk/by-id/virtio-2f1e0c0a-1111-4222-8")));
-        assert_eq!(cut("/dev/disk/by-id/virtio-2f1e0c0a-1111-4222-8"), None);
-        assert_eq!(cut("/dev/disk/by-id/scsi-0DO_Volume_pvc-2f1e0c0a-1111-4222"), None);
+    fn the_link_of_a_disk_is_cut_as_its_serial_is() {
+        let id = "2f1e0c0a-1111-4222-8333-444455556666";
+        let cut = |file: &str| {
+            let link = Path::new("/dev/disk/by-id").join(file);
+            let cut = cut_short(&link, &names(&["a-short-name", id]))?;
+            Some(cut.strip_prefix("/dev/disk/by-id").unwrap().to_str().unwrap().to_owned())
+        };
+        let told = "2f1e0c0a-1111-4222-8";
+        assert_eq!(cut(&format!("virtio-{id}")), Some(format!("virtio-{told}")));
+        assert_eq!(cut(&format!("nvme-Disk_{id}")), Some(format!("nvme-Disk_{told}")));
+        for uncut in [
+            format!("virtio-{told}"),
+            format!("virtio-{id}0"),
+            "virtio-a-short-name".to_owned(),
+            format!("scsi-0DO_Volume_{id}"),
+        ] {
+            assert_eq!(cut(&uncut), None, "{uncut}");
+        }
     }
 
     #[test]
@@ -315,6 +329,10 @@ mod tests {
         assert_eq!(read(&folder), Identity::Nvme("vol0123456789".to_owned()));
         assert_eq!(compare(&read(&folder), &names(&["vol0123456789"])), Fit::Whole);
         assert_eq!(compare(&read(&folder), &names(&["vol01234567891", "vol"])), Fit::Other);
+        let whole = tree.disk("nvme1n1", "nvme", &[("device/serial", b"2f1e0c0a-1111-4222-8\n")]);
+        let id = "2f1e0c0a-1111-4222-8333-444455556666";
+        assert_eq!(compare(&read(&whole), &names(&[id])), Fit::CutShort);
+        assert_eq!(compare(&read(&whole), &names(&["2f1e0c0a-1111-4222-9333"])), Fit::Other);
     }
 
     #[test]

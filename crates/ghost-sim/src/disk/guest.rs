@@ -195,9 +195,9 @@ mod tests {
         let guest: GuestAddress = "102=/run/a=b,bus=virtio,read-only".parse().expect("sound");
         assert_eq!((guest.bus, guest.write_protected), (Bus::Virtio, true));
         assert_eq!(guest.socket, PathBuf::from("/run/a=b"));
-        for wrong in ["", "101", "=x", "x=/run/a", "101=", "101=/run/a,", "101=/run/a,bus=nvme"] {
+        for wrong in ["", "101", "=x", "x=/run/a", "101=", "101=/run/a,", "101=/run/a,bus=sata"] {
             let error = wrong.parse::<GuestAddress>().expect_err(wrong);
-            assert!(error.contains("101=") || error.contains("nvme"), "{wrong:?}: {error}");
+            assert!(error.contains("101=") || error.contains("sata"), "{wrong:?}: {error}");
         }
     }
 }

@@ -86,7 +86,7 @@ fn disk(guest: &GuestAddress, attachment: &Attachment, file: &Path) -> Disk {
         bus: guest.bus,
         name: match guest.bus {
             Bus::Scsi => attachment.name.clone(),
-            Bus::Virtio => attachment.volume.clone(),
+            Bus::Virtio | Bus::Nvme => attachment.volume.clone(),
         },
         write_protected: guest.write_protected,
     }

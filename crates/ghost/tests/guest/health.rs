@@ -100,3 +100,23 @@ async fn a_disk_that_was_taken_away_is_told_until_it_is_back() {
     assert_eq!(told(&world, &volume).await.unwrap(), []);
     world.take_away(&volume).await;
 }
+
+#[tokio::test]
+async fn a_tool_that_the_node_lacks_is_told_until_it_is_there() {
+    let Some(world) = World::start(Bus::Scsi).await else { return };
+    let told = async || {
+        let request = pb::NodeGetStorageHealthRequest::default();
+        let mut node = world.node().await;
+        let answer = answered(node.0.node_get_storage_health(request)).await.unwrap().into_inner();
+        let entries = answer.backend_health.into_iter();
+        entries.map(|entry| (entry.reason, entry.message)).collect::<Vec<_>>()
+    };
+    assert_eq!(told().await, []);
+    let path = world.guest.succeed("command -v mkfs.xfs").await.unwrap();
+    world.guest.succeed(&format!("mv {path} /run/away")).await.unwrap();
+    let [(reason, message)] = &told().await[..] else { panic!("{:?}", told().await) };
+    assert_eq!(reason, "ToolsMissing");
+    assert!(message.contains("xfs needs") && message.contains("mkfs.xfs"), "{message}");
+    world.guest.succeed(&format!("mv /run/away {path}")).await.unwrap();
+    assert_eq!(told().await, []);
+}

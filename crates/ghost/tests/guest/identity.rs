@@ -83,6 +83,11 @@ async fn b08_b12_the_link_of_a_virtio_disk_leads_astray_until_udev_mends_it() {
     leads_astray(Bus::Virtio).await;
 }
 
+#[tokio::test]
+async fn b08_b12_the_link_of_an_nvme_disk_leads_astray_until_udev_mends_it() {
+    leads_astray(Bus::Nvme).await;
+}
+
 /// Another disk gives itself the very name of the volume's.
 async fn has_a_twin(bus: Bus) {
     let Some(mut world) = World::start(bus).await else { return };

@@ -58,6 +58,7 @@ impl World {
         let bus = match self.bus {
             Bus::Scsi => "scsi",
             Bus::Virtio => "virtio",
+            Bus::Nvme => "nvme",
         };
         let socket = self.guest.monitor_socket();
         let guest = format!("{DROPLET}={},bus={bus}{settings}", socket.display());
@@ -69,6 +70,7 @@ impl World {
         self.start_node_at(match self.bus {
             Bus::Scsi => "disk/by-id/scsi-0DO_Volume_{name}",
             Bus::Virtio => "disk/by-id/virtio-{id}",
+            Bus::Nvme => "disk/by-id/nvme-QEMU_NVMe_Ctrl_{id}",
         })
         .await;
     }
@@ -140,11 +142,11 @@ impl World {
         self.guest.succeed(&script).await.unwrap()
     }
 
-    /// The name by which the volume's disk introduces itself; a virtio disk tells less of it.
+    /// The name by which the volume's disk introduces itself; a disk with a serial tells less of it.
     pub(crate) fn name<'a>(&self, volume: &'a Volume) -> &'a str {
         match self.bus {
             Bus::Scsi => &volume.context["volumeName"],
-            Bus::Virtio => &volume.id,
+            Bus::Virtio | Bus::Nvme => &volume.id,
         }
     }
 
@@ -154,9 +156,11 @@ impl World {
     }
 
     fn link_of(&self, name: &str) -> String {
+        let told = &name[..name.len().min(20)];
         match self.bus {
             Bus::Scsi => format!("/dev/disk/by-id/scsi-0DO_Volume_{name}"),
-            Bus::Virtio => format!("/dev/disk/by-id/virtio-{}", &name[..name.len().min(20)]),
+            Bus::Virtio => format!("/dev/disk/by-id/virtio-{told}"),
+            Bus::Nvme => format!("/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_{told}"),
         }
     }
 

@@ -89,6 +89,18 @@ async fn the_controller_tells_what_the_cloud_shows_and_takes_it_back() {
     assert!(listed(&world).await.is_empty());
     controller.attach(&mut volume, 101).await.unwrap();
     assert!(listed(&world).await.is_empty());
+
+    // The cloud is mistaken.
+    let twice = json!({"replace": {"/volume/droplet_ids": [101, 102]}});
+    world.fault("GET", route, 99, &twice).await;
+    assert_eq!(at_the_cloud(&world, &volume).await.unwrap(), ["AttachedTwice"]);
+    let twice = json!({"replace": {"/volumes/0/droplet_ids": [101, 102]}});
+    world.fault("GET", "/v2/volumes", 99, &twice).await;
+    assert_eq!(listed(&world).await, [(volume.id.clone(), vec!["AttachedTwice".to_owned()])]);
+    world.no_faults().await;
+    assert!(at_the_cloud(&world, &volume).await.unwrap().is_empty());
+    assert!(listed(&world).await.is_empty());
+
     controller.detach(&volume, 101).await.unwrap();
     controller.delete(&volume).await.unwrap();
     let status = at_the_cloud(&world, &volume).await.unwrap_err();
