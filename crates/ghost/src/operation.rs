@@ -13,9 +13,10 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
@@ -93,7 +94,7 @@ impl Operations {
         match deadline {
             None => wait(outcome).await,
             Some(deadline) => {
-                tokio::time::timeout_at(deadline.into(), wait(outcome)).await.unwrap_or_else(|_| {
+                tokio::time::timeout_at(deadline, wait(outcome)).await.unwrap_or_else(|_| {
                     Err(Error::timeout(format!(
                         "{operation} is still running; it goes on, ask again to learn its outcome"
                     )))

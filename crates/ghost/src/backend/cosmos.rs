@@ -6,10 +6,11 @@
 
 use async_trait::async_trait;
 
-use self::action::Goal;
+use self::action::{ByKind, Goal};
 use self::client::{Call, Client, encoded};
 use self::list::Recent;
 use self::look::Looks;
+use self::turns::Turns;
 use crate::backend::{Attach, Backend, Grow, Snapshots};
 use crate::error::{Error, ErrorKind, Result};
 use crate::volume::{
@@ -20,6 +21,7 @@ use crate::volume::{
 mod action;
 mod budget;
 mod client;
+mod durations;
 mod error;
 mod exchange;
 #[cfg(test)]
@@ -27,8 +29,10 @@ mod fixture;
 mod list;
 mod look;
 mod name;
+mod pace;
 mod snapshot;
 mod token;
+mod turns;
 mod wire;
 
 pub use client::Meter;
@@ -72,6 +76,8 @@ pub struct Cosmos<E> {
     client: Client<E>,
     looks: Looks,
     recent: Recent,
+    turns: Turns,
+    durations: ByKind,
     options: Options,
 }
 
@@ -80,7 +86,14 @@ impl<E: Exchange> Cosmos<E> {
     pub fn new(exchange: E, token: TokenFile, options: Options, meter: Box<dyn Meter>) -> Self {
         let random = fastrand::Rng::with_seed(options.seed);
         let client = Client::new(exchange, token, options.requests_per_minute, random, meter);
-        Self { client, looks: Looks::default(), recent: Recent::default(), options }
+        Self {
+            client,
+            looks: Looks::default(),
+            recent: Recent::default(),
+            turns: Turns::default(),
+            durations: ByKind::default(),
+            options,
+        }
     }
 
     async fn look(&self, id: &VolumeId) -> Result<Option<wire::Volume>> {
@@ -100,12 +113,11 @@ impl<E: Exchange> Cosmos<E> {
             Err(error) => return error.into(),
         };
         let Some(limit) = limit else { return refusal.into() };
-        match list::volumes(&self.client, &self.recent).await {
-            Ok(volumes) if u64::try_from(volumes.len()).is_ok_and(|n| n >= limit) => refusal
-                .meaning(
-                    ErrorKind::Exhausted,
-                    format!("the account has {} volumes, as many as it may have", volumes.len()),
-                ),
+        match self.looks.all(&self.client, &self.recent).await.map(|all| all.volumes.len()) {
+            Ok(count) if u64::try_from(count).is_ok_and(|count| count >= limit) => refusal.meaning(
+                ErrorKind::Exhausted,
+                format!("the account has {count} volumes, as many as it may have"),
+            ),
             Ok(_) => refusal.into(),
             Err(error) => error,
         }
@@ -170,7 +182,8 @@ impl<E: Exchange> Backend for Cosmos<E> {
     }
 
     async fn list(&self) -> Result<Vec<Volume>> {
-        list::volumes(&self.client, &self.recent).await?.into_iter().map(domain).collect()
+        let all = self.looks.all(&self.client, &self.recent).await?;
+        all.volumes.values().cloned().map(domain).collect()
     }
 
     async fn create(&self, spec: &VolumeSpec) -> Result<Volume> {

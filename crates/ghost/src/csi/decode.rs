@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Component, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ghost_csi as pb;
 use ghost_host::FilesystemKind;
+use tokio::time::Instant;
 use tonic::metadata::MetadataMap;
 
 use crate::controller::ListRequest;

@@ -4,27 +4,41 @@
 //! is decided from the state read afterwards, never from the words of the refusal. An action that
 //! is accepted is not yet done, and one that is done may not show yet.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::Cosmos;
+use super::budget::Urgency;
 use super::client::Call;
+use super::durations::{Durations, Ended};
 use super::error::ApiError;
 use super::exchange::Exchange;
-use super::look::volume_path;
+use super::look::{Lists, Seen, volume_path};
 use super::wire::{self, ActionStatus, PostAction};
 use crate::error::{Error, ErrorKind, Result};
 use crate::volume::VolumeId;
 
 /// How long a state is waited for within one operation. The next call goes on from there.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The wait after the first look that showed nothing; each next one is half as long again.
-const FIRST_WAIT: Duration = Duration::from_millis(50);
-/// The longest wait between two looks.
-const LONGEST_WAIT: Duration = Duration::from_secs(3);
-/// After how many looks that showed nothing the action itself is read.
-const LOOKS_PER_ACTION: u32 = 3;
+/// The wait before an action is asked for again that was refused for no reason that shows; each
+/// next one is half as long again.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+/// The longest of these waits.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// After how many looks that showed nothing the action itself is read, and then after how many more.
+const LOOKS_PER_ACTION: u32 = 6;
+/// A look that came so much later than planned tells little of how long the action took.
+const LATE: Duration = Duration::from_millis(250);
+
+/// How long the actions take, by their kind.
+#[derive(Debug, Default)]
+pub(super) struct ByKind {
+    attach: Mutex<Durations>,
+    detach: Mutex<Durations>,
+    grow: Mutex<Durations>,
+}
 
 /// The state that an action is to bring about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +60,15 @@ impl Goal {
         }
     }
 
+    /// The droplet that the action takes place on, and how urgent it is.
+    fn place(self) -> Option<(u64, Urgency)> {
+        match self {
+            Self::On(droplet) => Some((droplet, Urgency::Begin)),
+            Self::Off(droplet) => Some((droplet, Urgency::Release)),
+            Self::Large(_) => None,
+        }
+    }
+
     fn is_reached(self, volume: &wire::Volume) -> bool {
         match self {
             Self::On(droplet) => volume.is_on(droplet),
@@ -53,6 +76,20 @@ impl Goal {
             Self::Large(gib) => volume.size_gigabytes >= gib,
         }
     }
+}
+
+/// The volume in the next list that was read after it `begun`, and when that was asked for.
+async fn in_list(lists: &mut Lists, id: &VolumeId, begun: Instant) -> (Instant, Seen) {
+    while lists.changed().await.is_ok() {
+        let listed = lists.borrow_and_update().clone();
+        let listed = listed.filter(|listed| listed.began >= begun);
+        // That it is not there proves nothing.
+        let found = listed.and_then(|l| Some((l.began, l.volumes.get(id.as_str())?.clone())));
+        if let Some((asked, volume)) = found {
+            return (asked, Ok(Some(volume)));
+        }
+    }
+    std::future::pending().await
 }
 
 impl<E: Exchange> Cosmos<E> {
@@ -65,11 +102,18 @@ impl<E: Exchange> Cosmos<E> {
     /// action is waited for first, and read *before* the state. A refusal that neither explains is
     /// waited out.
     pub(super) async fn reach(&self, id: &VolumeId, goal: Goal) -> Result<Option<wire::Volume>> {
-        let give_up = Instant::now() + PATIENCE;
-        let mut wait = FIRST_WAIT * 2;
+        let _turn = match goal.place() {
+            Some((droplet, urgency)) => Some(self.turns.on(droplet, urgency).await),
+            None => None,
+        };
+        let mut give_up = None;
+        let mut wait = FIRST_WAIT;
         loop {
-            let refusal = match self.post_action(id, goal).await {
-                Ok(action) => return self.wait_for(id, goal, action.id, give_up).await,
+            let posted = self.post_action(id, goal).await;
+            // From when the cloud was first asked, however long that had to wait for its turn.
+            let give_up = *give_up.get_or_insert_with(|| Instant::now() + PATIENCE);
+            let refusal = match posted {
+                Ok(action) => return self.wait_for(id, goal, &action, give_up).await,
                 Err(error) if error.is_not_found() || error.is_refusal() => error,
                 Err(error) => return Err(error.into()),
             };
@@ -93,51 +137,85 @@ impl<E: Exchange> Cosmos<E> {
         }
     }
 
+    /// How long actions of this kind take.
+    fn durations(&self, goal: Goal) -> MutexGuard<'_, Durations> {
+        let durations = match goal {
+            Goal::On(_) => &self.durations.attach,
+            Goal::Off(_) => &self.durations.detach,
+            Goal::Large(_) => &self.durations.grow,
+        };
+        durations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn post_action(
         &self,
         id: &VolumeId,
         goal: Goal,
     ) -> std::result::Result<wire::Action, ApiError> {
         let path = volume_path(id, "/actions");
-        let call = Call::post("/v2/volumes/{id}/actions", path, &goal.action());
+        let (_, urgency) = goal.place().unwrap_or((0, Urgency::Begin));
+        let call = Call::post("/v2/volumes/{id}/actions", path, &goal.action()).urgent(urgency);
         Ok(self.client.json::<wire::ActionBody>(call).await?.action)
     }
 
-    /// Waits until the goal shows.
+    /// Waits until the goal shows, in looks that are shared with all who wait, each when it is
+    /// likely to show something.
     ///
-    /// The first look comes at once; the following ones are shared with all who wait, and come less
-    /// and less often. When they show nothing, the action itself is read: if it ended in an error,
-    /// so does this. A look that fails for the moment shows nothing, and no more: the action goes on.
+    /// When many have shown nothing, the action itself is read: if it ended in an error, so does
+    /// this. A look that fails for the moment shows nothing, and no more: the action goes on.
     async fn wait_for(
         &self,
         id: &VolumeId,
         goal: Goal,
-        action: u64,
+        action: &wire::Action,
         give_up: Instant,
     ) -> Result<Option<wire::Volume>> {
-        let mut wait = FIRST_WAIT;
+        let begun = Instant::now();
+        let mut lists = self.looks.lists();
+        let mut after = Duration::ZERO;
+        let is_over = action.status == ActionStatus::Completed;
+        let mut next = if is_over { Duration::ZERO } else { self.durations(goal).next(after) };
         for look in 1.. {
-            match tokio::time::timeout_at(give_up, self.look(id)).await {
+            let planned = self.looks.together(begun, next);
+            if planned > give_up {
+                break;
+            }
+            let own = async {
+                tokio::time::sleep_until(planned).await;
+                self.looks.spare(&self.client).await;
+                let asked = Instant::now();
+                (asked, self.look(id).await)
+            };
+            let seen = tokio::select! {
+                biased;
+                seen = in_list(&mut lists, id, begun) => Ok(seen),
+                seen = tokio::time::timeout_at(give_up, own) => seen,
+            };
+            match seen {
                 Err(_) => break,
-                Ok(Ok(None)) => return Ok(None),
-                Ok(Ok(Some(volume))) if goal.is_reached(&volume) => return Ok(Some(volume)),
-                Ok(Ok(Some(_))) => {}
-                Ok(Err(error)) if error.kind() == ErrorKind::Unavailable => {
+                Ok((_, Ok(None))) => return Ok(None),
+                Ok((_, Ok(Some(mut volume)))) if goal.is_reached(&volume) => {
+                    let by = begun.elapsed();
+                    if by <= next + (next / 4).max(LATE) && !is_over {
+                        self.durations(goal).learn(Ended { after, by });
+                    }
+                    // Where the slot is told with the action only.
+                    volume.device = volume.device.or_else(|| action.device.clone());
+                    return Ok(Some(volume));
+                }
+                Ok((asked, Ok(Some(_)))) => after = after.max(asked.duration_since(begun)),
+                Ok((_, Err(error))) if error.kind() == ErrorKind::Unavailable => {
                     tracing::debug!(error = error.chain(), "looking again");
                 }
-                Ok(Err(error)) => return Err(error),
+                Ok((_, Err(error))) => return Err(error),
             }
             if look % LOOKS_PER_ACTION == 0 {
-                match self.check_action(id, action).await {
+                match self.check_action(id, action.id).await {
                     Err(error) if error.kind() == ErrorKind::Unavailable => {}
                     checked => checked?,
                 }
             }
-            if Instant::now() + wait > give_up {
-                break;
-            }
-            tokio::time::sleep(self.client.jitter(wait)).await;
-            wait = (wait * 3 / 2).min(LONGEST_WAIT);
+            next = self.durations(goal).next(begun.elapsed());
         }
         Err(Error::timeout(format!(
             "the cloud has not finished with volume {id} within {} s; it goes on there, and the \

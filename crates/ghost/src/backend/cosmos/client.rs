@@ -5,7 +5,7 @@
 //! that makes or changes something is sent again only when it is certain that it was not acted on:
 //! it never left, or was refused for want of budget or a fresh token.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -14,14 +14,18 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::budget::{self, Budget};
+use super::budget::{self, Heard, Urgency};
 use super::error::ApiError;
 use super::exchange::{Exchange, Failure, Request, Response};
+use super::pace::{Pace, Permit};
 use super::token::TokenFile;
 
-/// How long one call may wait for budget and between its tries, all in all. The sidecars give a
-/// whole operation 15 s unless told otherwise.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long one call may wait for budget. Whoever asked for it may be answered long before; the
+/// sidecars ask again within 5 minutes, and find it in the queue still.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// How long after it was first sent a call may be sent again.
+const TRY_FOR: Duration = Duration::from_secs(10);
+const MINUTE: Duration = Duration::from_secs(60);
 /// The first wait between tries; it doubles.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// The most times that one request is sent.
@@ -42,7 +46,8 @@ pub trait Meter: Send + Sync + 'static {
 pub(super) struct Client<E> {
     exchange: E,
     token: TokenFile,
-    budget: Mutex<Budget>,
+    pace: Pace,
+    per_minute: usize,
     random: Mutex<fastrand::Rng>,
     meter: Box<dyn Meter>,
 }
@@ -55,23 +60,34 @@ pub(super) struct Call {
     path: String,
     body: Option<Vec<u8>>,
     repeatable: bool,
+    urgency: Urgency,
     /// Whether "too many requests" may be said of this route alone.
     own_pause: bool,
 }
 
 impl Call {
     pub(super) fn get(route: &'static str, path: String) -> Self {
-        Self { method: Method::GET, route, path, body: None, repeatable: true, own_pause: false }
+        let repeatable = true;
+        Self { repeatable, urgency: Urgency::Look, ..Self::new(Method::GET, route, path) }
     }
 
     pub(super) fn delete(route: &'static str, path: String) -> Self {
-        Self { method: Method::DELETE, route, path, body: None, repeatable: true, own_pause: false }
+        Self { repeatable: true, ..Self::new(Method::DELETE, route, path) }
     }
 
     pub(super) fn post(route: &'static str, path: String, body: &impl Serialize) -> Self {
         let body = serde_json::to_vec(body).expect("our own wire types are always JSON");
-        let body = Some(body);
-        Self { method: Method::POST, route, path, body, repeatable: false, own_pause: false }
+        Self { body: Some(body), ..Self::new(Method::POST, route, path) }
+    }
+
+    fn new(method: Method, route: &'static str, path: String) -> Self {
+        let urgency = Urgency::Begin;
+        Self { method, route, path, body: None, repeatable: false, urgency, own_pause: false }
+    }
+
+    /// The same, as urgent as this.
+    pub(super) fn urgent(self, urgency: Urgency) -> Self {
+        Self { urgency, ..self }
     }
 
     /// The same, where the cloud may demand a pause between two calls about the same thing: then it
@@ -98,8 +114,8 @@ impl<E: Exchange> Client<E> {
         random: fastrand::Rng,
         meter: Box<dyn Meter>,
     ) -> Self {
-        let budget = Mutex::new(Budget::new(per_minute));
-        Self { exchange, token, budget, random: Mutex::new(random), meter }
+        let (pace, random) = (Pace::new(per_minute), Mutex::new(random));
+        Self { exchange, token, pace, per_minute, random, meter }
     }
 
     /// Makes the call and reads its JSON.
@@ -115,13 +131,14 @@ impl<E: Exchange> Client<E> {
 
     /// Makes the call and answers its successful response.
     pub(super) async fn call(&self, call: Call) -> Result<Response, ApiError> {
-        let give_up = Instant::now() + PATIENCE;
+        let mut give_up = None;
         let mut token = self.token.current();
         let mut refused_once = false;
         let mut wait = FIRST_WAIT;
         for attempt in 1.. {
-            self.wait_for_budget(&call, give_up).await?;
-            let error = match self.send(&call, &token).await {
+            let permit = self.turn(&call).await?;
+            let give_up = *give_up.get_or_insert_with(|| Instant::now() + TRY_FOR);
+            let error = match self.send(&call, &token, permit).await {
                 Ok(response) if response.status == 401 && !refused_once => {
                     refused_once = true;
                     match self.token.instead_of(&token) {
@@ -133,7 +150,7 @@ impl<E: Exchange> Client<E> {
                     }
                 }
                 Ok(response) if response.status == 429 && call.own_pause => {
-                    let wait = budget::pause(&response.headers, jiff::Timestamp::now());
+                    let wait = budget::pause(&response.headers);
                     return Err(ApiError::Pause { call: call.describe(), wait });
                 }
                 // The budget is closed by now for as long as the cloud says.
@@ -169,20 +186,26 @@ impl<E: Exchange> Client<E> {
         wait.mul_f64(0.5 + random.f64() / 2.0)
     }
 
-    async fn wait_for_budget(&self, call: &Call, give_up: Instant) -> Result<(), ApiError> {
-        loop {
-            let wait = match self.budget().take(Instant::now()) {
-                Ok(()) => return Ok(()),
-                Err(wait) => wait,
-            };
-            if Instant::now() + wait > give_up {
-                return Err(ApiError::Budget { call: call.describe(), wait });
-            }
-            tokio::time::sleep(wait).await;
-        }
+    /// Waits while new work is waiting for budget, but at most so long that calls like the last
+    /// ones would not take more than this part of it.
+    pub(super) async fn spare(&self, since: Instant, calls: usize, part: u32) {
+        let calls = u32::try_from(calls).unwrap_or(u32::MAX);
+        let each = MINUTE / u32::try_from(self.per_minute).unwrap_or(u32::MAX).max(1);
+        let until = since + each.saturating_mul(calls).saturating_mul(part);
+        let _ = tokio::time::timeout_at(until, self.pace.plenty()).await;
     }
 
-    async fn send(&self, call: &Call, token: &secrecy::SecretString) -> Result<Response, ApiError> {
+    async fn turn(&self, call: &Call) -> Result<Permit<'_>, ApiError> {
+        let turn = self.pace.turn(call.urgency, Instant::now() + PATIENCE).await;
+        turn.map_err(|wait| ApiError::Budget { call: call.describe(), wait })
+    }
+
+    async fn send(
+        &self,
+        call: &Call,
+        token: &secrecy::SecretString,
+        permit: Permit<'_>,
+    ) -> Result<Response, ApiError> {
         let begun = Instant::now();
         let request = Request {
             method: call.method.clone(),
@@ -197,12 +220,13 @@ impl<E: Exchange> Client<E> {
         match outcome {
             Ok(response) => {
                 tracing::debug!(request = call.describe(), status, millis, "the cloud answered");
-                let unix_now = jiff::Timestamp::now().as_second();
                 // A pause of this route alone tells nothing of the budget.
                 let counts = if status == 429 && call.own_pause { 200 } else { status };
-                let learnt =
-                    self.budget().learn(counts, &response.headers, Instant::now(), unix_now);
-                if let Some(remaining) = learnt {
+                let mut heard = Heard::new(counts, &response.headers);
+                // So that not all programs of an account come back at the same moment.
+                heard.refused = heard.refused.map(|wait| wait + self.jitter(wait / 10));
+                permit.answered(heard);
+                if let Some(remaining) = heard.remaining {
                     self.meter.remaining(remaining);
                 }
                 Ok(response)
@@ -221,9 +245,5 @@ impl<E: Exchange> Client<E> {
 
     fn answer(&self, call: &Call, response: &Response) -> ApiError {
         ApiError::from_answer(&call.describe(), response.status, &response.body)
-    }
-
-    fn budget(&self) -> MutexGuard<'_, Budget> {
-        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -25,8 +25,8 @@ use crate::error::{Error, Result};
 
 /// The most entries of one page (the API's limit).
 pub(super) const PAGE: u64 = 200;
-/// How many pages are asked for at once, once it is known how many there are.
-const AT_ONCE: usize = 4;
+/// How many reads are under way at once, where their number is known.
+pub(super) const AT_ONCE: usize = 4;
 /// How often a list is read before it counts as too restless to be read.
 const WALKS: usize = 5;
 /// How long a creation of our own is remembered. The API's times have whole seconds.

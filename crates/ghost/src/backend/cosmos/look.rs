@@ -2,38 +2,74 @@
 //!
 //! One look runs at a time. Whoever wants one while another runs is served by the next, together
 //! with all that have gathered by then: one volume is read by itself, many are read with one list.
-//! Each look begins after it was asked for, so it shows what the asker did before.
+//! Each look begins after it was asked for, so it shows what the asker did before. Whatever the
+//! reason for which a list was read, all who wait for a volume are told of it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::oneshot;
+use futures_util::stream::{self, StreamExt as _};
 use tokio::sync::oneshot::error::TryRecvError;
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
 
 use super::client::{Call, Client, encoded};
 use super::error::ApiError;
 use super::exchange::Exchange;
-use super::list::{self, PAGE, Recent};
+use super::list::{self, AT_ONCE, PAGE, Recent};
 use super::wire;
 use crate::error::Result;
 use crate::volume::VolumeId;
 
+/// What part of the minute is spent on looks while new work waits: one call in so many.
+const SHARE: u32 = 16;
+/// Looks that would come within this part of the wait for them are made together.
+const TOGETHER: u32 = 64;
+
 /// What a look has shown: the volume, or that there is none, or why it is not known.
-type Seen = Result<Option<wire::Volume>>;
+pub(super) type Seen = Result<Option<wire::Volume>>;
+
+/// Tells of each list.
+pub(super) type Lists = watch::Receiver<Option<Arc<Listed>>>;
+
+/// Every volume there is.
+#[derive(Debug)]
+pub(super) struct Listed {
+    /// The volumes as they are at some moment after this.
+    pub(super) began: Instant,
+    /// By their ids.
+    pub(super) volumes: BTreeMap<String, wire::Volume>,
+}
+
+enum Asked {
+    One(VolumeId, oneshot::Sender<Seen>),
+    All(oneshot::Sender<Result<Arc<Listed>>>),
+}
 
 /// Looks of one client.
-#[derive(Default)]
 pub(super) struct Looks {
-    asked: Mutex<Vec<(VolumeId, oneshot::Sender<Seen>)>>,
+    asked: Mutex<Vec<Asked>>,
     turn: tokio::sync::Mutex<Pages>,
+    listed: watch::Sender<Option<Arc<Listed>>>,
+    /// When the last look ended, and how many calls it took.
+    last: Mutex<(Instant, usize)>,
+    epoch: Instant,
 }
 
 /// How many pages the list of all volumes had when it was last read.
-struct Pages(u64);
+struct Pages(usize);
 
-impl Default for Pages {
+impl Default for Looks {
     fn default() -> Self {
-        Self(1)
+        let epoch = Instant::now();
+        Self {
+            asked: Mutex::default(),
+            turn: tokio::sync::Mutex::new(Pages(1)),
+            listed: watch::Sender::default(),
+            last: Mutex::new((epoch, 0)),
+            epoch,
+        }
     }
 }
 
@@ -44,10 +80,48 @@ impl Looks {
         client: &Client<E>,
         recent: &Recent,
         id: &VolumeId,
-    ) -> Result<Option<wire::Volume>> {
+    ) -> Seen {
+        self.ask(client, recent, |sender| Asked::One(id.clone(), sender)).await
+    }
+
+    /// Every volume, each once, as they are at some moment after this call began.
+    pub(super) async fn all<E: Exchange>(
+        &self,
+        client: &Client<E>,
+        recent: &Recent,
+    ) -> Result<Arc<Listed>> {
+        self.ask(client, recent, Asked::All).await
+    }
+
+    /// All lists that are read from now on.
+    pub(super) fn lists(&self) -> Lists {
+        self.listed.subscribe()
+    }
+
+    /// When to look instead of `wait` after `begun`: a little later, together with others.
+    pub(super) fn together(&self, begun: Instant, wait: Duration) -> Instant {
+        let step = (wait.as_millis() / u128::from(TOGETHER)).max(1).next_power_of_two();
+        let step = u64::try_from(step).unwrap_or(u64::MAX);
+        let at = (begun + wait).saturating_duration_since(self.epoch);
+        let at = u64::try_from(at.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
+        self.epoch + Duration::from_millis(at.div_ceil(step).saturating_mul(step))
+    }
+
+    /// Waits as long as looks have to be rare, because new work waits for budget.
+    pub(super) async fn spare<E: Exchange>(&self, client: &Client<E>) {
+        let (ended, calls) = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        client.spare(ended, calls, SHARE).await;
+    }
+
+    async fn ask<E: Exchange, T>(
+        &self,
+        client: &Client<E>,
+        recent: &Recent,
+        asked: impl Fn(oneshot::Sender<T>) -> Asked,
+    ) -> T {
         loop {
             let (sender, mut seen) = oneshot::channel();
-            self.lock().push((id.clone(), sender));
+            self.lock().push(asked(sender));
             let mut pages = self.turn.lock().await;
             match seen.try_recv() {
                 Ok(seen) => return seen,
@@ -55,50 +129,79 @@ impl Looks {
                 Err(TryRecvError::Closed) => continue,
                 Err(TryRecvError::Empty) => {}
             }
+            // Others whose time has come in the same moment.
+            tokio::task::yield_now().await;
             let asked = std::mem::take(&mut *self.lock());
-            serve(client, recent, &mut pages, asked).await;
+            self.serve(client, recent, &mut pages, asked).await;
             if let Ok(seen) = seen.try_recv() {
                 return seen;
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<(VolumeId, oneshot::Sender<Seen>)>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-async fn serve<E: Exchange>(
-    client: &Client<E>,
-    recent: &Recent,
-    pages: &mut Pages,
-    asked: Vec<(VolumeId, oneshot::Sender<Seen>)>,
-) {
-    let ids: BTreeSet<&VolumeId> = asked.iter().map(|(id, _)| id).collect();
-    let mut listed = BTreeMap::new();
-    if u64::try_from(ids.len()).is_ok_and(|wanted| wanted > pages.0) {
-        match list::volumes(client, recent).await {
-            Ok(volumes) => {
-                pages.0 = u64::try_from(volumes.len()).map_or(1, |n| n.div_ceil(PAGE).max(1));
-                listed = volumes.into_iter().map(|volume| (volume.id.clone(), volume)).collect();
+    async fn serve<E: Exchange>(
+        &self,
+        client: &Client<E>,
+        recent: &Recent,
+        pages: &mut Pages,
+        asked: Vec<Asked>,
+    ) {
+        let mut ones = Vec::new();
+        let mut alls = Vec::new();
+        for asked in asked {
+            match asked {
+                // Nobody waits for it any more.
+                Asked::One(_, sender) if sender.is_closed() => {}
+                Asked::All(sender) if sender.is_closed() => {}
+                Asked::One(id, sender) => ones.push((id, sender)),
+                Asked::All(sender) => alls.push(sender),
             }
-            // Restless or too slow to be read whole: each volume is then read by itself.
-            Err(error) => tracing::debug!(error = error.chain(), "no list"),
+        }
+        let ids: BTreeSet<&VolumeId> = ones.iter().map(|(id, _)| id).collect();
+        let mut calls = 0;
+        let mut listed = None;
+        if !alls.is_empty() || ids.len() > pages.0 {
+            let began = Instant::now();
+            let list = list::volumes(client, recent).await;
+            calls += pages.0;
+            match &list {
+                Ok(volumes) => {
+                    pages.0 = volumes.len().div_ceil(usize::try_from(PAGE).unwrap_or(1)).max(1);
+                }
+                // Restless or too slow to be read whole: each volume is then read by itself.
+                Err(error) => tracing::debug!(error = error.chain(), "no list"),
+            }
+            let list = list.map(|volumes| {
+                let by_id = volumes.into_iter().map(|volume| (volume.id.clone(), volume));
+                Arc::new(Listed { began, volumes: by_id.collect() })
+            });
+            for sender in alls {
+                let _ = sender.send(list.clone());
+            }
+            listed = list.ok();
+        }
+        let found = |id: &VolumeId| listed.as_ref()?.volumes.get(id.as_str()).cloned();
+        // A list does not prove absence: only the answer for this very id does.
+        let unseen: Vec<VolumeId> =
+            ids.into_iter().filter(|id| found(id).is_none()).cloned().collect();
+        let reads = stream::iter(unseen).map(|id| async move {
+            let seen = read(client, &id).await.map_err(Into::into);
+            (id, seen)
+        });
+        let reads: BTreeMap<VolumeId, Seen> = reads.buffered(AT_ONCE).collect().await;
+        calls += reads.len();
+        for (id, sender) in ones {
+            let seen = reads.get(&id).cloned().unwrap_or_else(|| Ok(found(&id)));
+            let _ = sender.send(seen);
+        }
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = (Instant::now(), calls);
+        if listed.is_some() {
+            self.listed.send_replace(listed);
         }
     }
-    let mut known: BTreeMap<VolumeId, Seen> = BTreeMap::new();
-    for (id, sender) in asked {
-        let seen = match (listed.get(id.as_str()), known.get(&id)) {
-            (Some(volume), _) => Ok(Some(volume.clone())),
-            (None, Some(seen)) => seen.clone(),
-            // A list does not prove absence: only the answer for this very id does.
-            (None, None) => {
-                let seen = read(client, &id).await.map_err(Into::into);
-                known.insert(id, seen.clone());
-                seen
-            }
-        };
-        let _ = sender.send(seen);
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Asked>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -156,18 +259,25 @@ mod tests {
         let (looks, recent) = (Looks::default(), Recent::default());
         let id = VolumeId::new("v-1").expect("an id");
 
-        // The second looks for itself and the third while the first is answered, and is cut off.
+        // The second and the third want a look while the first is answered; the second makes it for
+        // both, and is cut off.
+        let meanwhile = || tokio::time::sleep(Duration::from_millis(1));
         let cut_off = async {
+            meanwhile().await;
             let look = looks.volume(&client, &recent, &id);
             tokio::time::timeout(Duration::from_secs(2), look).await.expect_err("it never ends");
         };
-        let look = || looks.volume(&client, &recent, &id);
-        let (first, (), third) = tokio::join!(look(), cut_off, look());
+        let third = async {
+            meanwhile().await;
+            looks.volume(&client, &recent, &id).await
+        };
+        let (first, (), third) = tokio::join!(looks.volume(&client, &recent, &id), cut_off, third);
         for seen in [first, third] {
             assert!(seen.expect("an answer").is_none());
         }
         assert_eq!(asked.load(Ordering::SeqCst), 3);
     }
+
     #[tokio::test(start_paused = true)]
     async fn a_list_that_cannot_be_read_is_made_up_for_by_single_reads() {
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -188,13 +298,13 @@ mod tests {
         let (looks, recent) = (Looks::default(), Recent::default());
         let ids = ["v-1", "v-2", "v-3"].map(|id| VolumeId::new(id).expect("an id"));
         let look = |number: usize| looks.volume(&client, &recent, &ids[number]);
-        // The first is served alone; the others have gathered and are worth a list.
+        // Three volumes are worth a list.
         let (first, second, third, again) = tokio::join!(look(0), look(0), look(1), look(2));
         assert!(first.expect("read").is_some() && second.expect("read").is_some());
         assert!(third.expect("read").is_none() && again.expect("read").is_none());
         let asked = asked.lock().expect("sound");
         assert!(asked.iter().any(|path| path.contains("per_page")), "{asked:?}");
         let single = |id: &str| asked.iter().filter(|path| path.ends_with(id)).count();
-        assert_eq!((single("v-1"), single("v-2"), single("v-3")), (2, 1, 1), "{asked:?}");
+        assert_eq!((single("v-1"), single("v-2"), single("v-3")), (1, 1, 1), "{asked:?}");
     }
 }

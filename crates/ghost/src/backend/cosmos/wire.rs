@@ -55,6 +55,8 @@ pub(super) struct Action {
     pub(super) status: ActionStatus,
     #[serde(rename = "type", default)]
     pub(super) kind: String,
+    /// The slot on the droplet that the volume is attached in; an extension of the API.
+    pub(super) device: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]

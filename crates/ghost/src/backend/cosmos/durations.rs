@@ -1,0 +1,144 @@
+//! How long the cloud's actions take, learnt from those that were waited for: when to look next, so
+//! that few looks are needed and none comes much too late.
+//!
+//! What is known of an action is between which two looks it ended. If one duration explains all of
+//! the last ones, it is searched for by halving until it is known well enough, and the next look
+//! comes just then. If they differ, the first look comes when one in five would be over, and the
+//! following ones each a quarter later. Pure; times are durations since the action began.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// How many actions are remembered.
+const REMEMBERED: usize = 16;
+/// The first look when nothing is known, and how much later each next one comes.
+const FIRST: Duration = Duration::from_millis(500);
+const BLIND_GROWTH: f64 = 1.5;
+/// How much later each next look comes when durations differ.
+const GROWTH: f64 = 1.25;
+/// The longest time between two looks for no better reason.
+const LONGEST: Duration = Duration::from_secs(10);
+/// How well a duration is known well enough, as part of it.
+const PRECISION: f64 = 0.01;
+/// Looks that are this close together show the same.
+const SAME: Duration = Duration::from_millis(1);
+
+/// The last actions of one kind.
+#[derive(Debug, Default)]
+pub(super) struct Durations(VecDeque<Ended>);
+
+/// When an action ended: after a look that did not show it, by one that did.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Ended {
+    pub(super) after: Duration,
+    pub(super) by: Duration,
+}
+
+impl Durations {
+    /// Remembers one.
+    pub(super) fn learn(&mut self, ended: Ended) {
+        self.0.push_back(ended);
+        if self.0.len() > REMEMBERED {
+            self.0.pop_front();
+        }
+    }
+
+    /// When to look next at an action that had not ended after this time.
+    pub(super) fn next(&self, elapsed: Duration) -> Duration {
+        self.planned(elapsed).max(elapsed + SAME)
+    }
+
+    fn planned(&self, elapsed: Duration) -> Duration {
+        let later = |factor: f64| elapsed.mul_f64(factor).min(elapsed + LONGEST);
+        let longest_after = self.0.iter().map(|ended| ended.after).max();
+        let shortest_by = self.0.iter().map(|ended| ended.by).min();
+        let (Some(after), Some(by)) = (longest_after, shortest_by) else {
+            return later(BLIND_GROWTH).max(FIRST);
+        };
+        if after < by {
+            let middle = after + (by - after) / 2;
+            return if (by - after).as_secs_f64() > PRECISION * by.as_secs_f64() && middle > elapsed
+            {
+                middle
+            } else if by > elapsed {
+                by
+            } else {
+                later(GROWTH)
+            };
+        }
+        let mut middles: Vec<Duration> =
+            self.0.iter().map(|ended| ended.after + (ended.by - ended.after) / 2).collect();
+        middles.sort();
+        middles[middles.len() / 5].max(later(GROWTH))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Waits for actions one after the other; answers the time by their sum, and the looks at one.
+    fn wait_for(actions: &[Duration]) -> (f64, f64) {
+        let (mut durations, mut waited, mut looks) = (Durations::default(), Duration::ZERO, 0.0);
+        for action in actions {
+            let (mut after, mut by) = (Duration::ZERO, durations.next(Duration::ZERO));
+            looks += 1.0;
+            while by < *action {
+                (after, by) = (by, durations.next(by));
+                looks += 1.0;
+            }
+            waited += by;
+            durations.learn(Ended { after, by });
+        }
+        let sum: Duration = actions.iter().sum();
+        let count = f64::from(u32::try_from(actions.len()).expect("few"));
+        (waited.as_secs_f64() / sum.as_secs_f64(), looks / count)
+    }
+
+    #[test]
+    fn actions_that_take_the_same_time_are_soon_known_with_one_look() {
+        for millis in [40, 300, 1000, 5000, 5003, 20_000, 61_000] {
+            let (time, looks) = wait_for(&[Duration::from_millis(millis); 200]);
+            let blind = FIRST.as_secs_f64() / 5.0 / Duration::from_millis(millis).as_secs_f64();
+            assert!(time < 1.03_f64.max(1.0 + blind), "{millis} ms: {time}");
+            assert!(looks < 1.5, "{millis} ms: {looks} looks");
+        }
+    }
+
+    #[test]
+    fn seven_actions_of_a_stranger_are_waited_for_with_few_looks() {
+        let (time, looks) = wait_for(&[Duration::from_secs(5); 7]);
+        assert!(time < 1.08 && looks < 2.5, "{time}, {looks} looks");
+    }
+
+    #[test]
+    fn actions_of_many_durations_cost_some_looks_more() {
+        let (mut time, mut looks) = (0.0, 0.0);
+        for seed in 0..100 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let actions: Vec<Duration> =
+                (0..7).map(|_| Duration::from_millis(random.u64(2000..8000))).collect();
+            let one = wait_for(&actions);
+            time += one.0 / 100.0;
+            looks += one.1 / 100.0;
+        }
+        assert!(time < 1.24 && looks < 3.7, "{time}, {looks} looks");
+    }
+
+    #[test]
+    fn looks_always_go_on_and_never_too_far() {
+        let mut durations = Durations::default();
+        let hour = Duration::from_secs(3600);
+        for ended in [(0, 0), (0, 1), (5, 5), (100, 120), (2, 3)] {
+            let (after, by) = (Duration::from_secs(ended.0), Duration::from_secs(ended.1));
+            durations.learn(Ended { after, by });
+            let mut elapsed = Duration::ZERO;
+            while elapsed < hour {
+                let next = durations.next(elapsed);
+                let limit = elapsed.max(Duration::from_secs(120)) + LONGEST;
+                assert!(next > elapsed && next <= limit, "{elapsed:?}: {next:?}");
+                elapsed = next;
+            }
+        }
+    }
+}
