@@ -11,8 +11,13 @@ use xtask::command::{cargo, output, program, run as run_command, target};
 use xtask::playground::{NODES, Options, Playground, probe};
 use xtask::volume_life::{Controller, Node, Volume, mounted};
 
-use crate::bench_floor::{self, Http};
+use self::floor::Http;
 use crate::setup;
+
+mod floor;
+mod storm;
+
+pub(crate) use storm::Peer;
 
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 const ROUNDS: usize = 40;
@@ -23,12 +28,31 @@ pub(crate) fn run() -> Result<()> {
     setup::need_root("the benchmark")?;
     setup::need_programs(&["mkfs.ext4", "losetup", "blkid"])?;
     let programs = build()?;
-    run_command(program(programs.join("xtask")).arg("bench").arg("--measure").arg(&programs))
+    // With the same arguments, and so the same benchmark.
+    let own = std::env::args_os().skip(2);
+    let mut measure = program(programs.join("xtask"));
+    run_command(measure.arg("bench").arg("--measure").arg(&programs).args(own))
+}
+
+/// Which benchmark, where not all that take moments.
+#[derive(clap::Subcommand, Clone, Debug)]
+pub(crate) enum Which {
+    /// A thousand attachments within the budget of a cloud; takes 13 minutes
+    AttachStorm(Peer),
+    /// Seven volumes for one droplet that takes one event at a time; takes 4 minutes
+    OneDroplet,
 }
 
 /// Measures and prints.
-pub(crate) fn measure(programs: &Path) -> Result<()> {
+pub(crate) fn measure(programs: &Path, which: Option<&Which>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match which {
+        Some(Which::AttachStorm(peer)) => {
+            return runtime.block_on(storm::attach_storm(programs, peer));
+        }
+        Some(Which::OneDroplet) => return runtime.block_on(storm::one_droplet(programs)),
+        None => {}
+    }
     println!("\n{:<44}{:>10}{:>10}{:>10}{:>8}", "", "p50", "floor", "goal", "×floor");
     runtime.block_on(with_devices(programs))?;
     runtime.block_on(without_devices(programs))?;
@@ -57,7 +81,7 @@ async fn with_devices(programs: &Path) -> Result<()> {
     let playground = Playground::start(options(programs, true))?;
     let mut controller = Controller(playground.controller().await?);
     let mut node = Node(playground.node(NODES[0]).await?);
-    let mut http = Http::connect(playground.url())?;
+    let mut http = Http::connect(&playground)?;
     let (staging, pod) = (playground.path("staging"), playground.path("pod"));
     let mut volume = controller.create("bench", 1, mounted("ext4")).await?;
 
@@ -76,7 +100,7 @@ async fn with_devices(programs: &Path) -> Result<()> {
     for _ in 0..ROUNDS {
         publish.push(timed(node.publish(&volume, &staging, &pod)).await?);
         node.unpublish(&volume, &pod).await?;
-        publish_floor.push(bench_floor::bind(&staging, &pod)?);
+        publish_floor.push(floor::bind(&staging, &pod)?);
     }
     time("node publish", publish, publish_floor, 1.0);
 
@@ -118,7 +142,7 @@ async fn without_devices(programs: &Path) -> Result<()> {
     for number in 0..1000 {
         controller.create(&format!("bench-{number}"), 1, mounted("ext4")).await?;
     }
-    let mut http = Http::connect(playground.url())?;
+    let mut http = Http::connect(&playground)?;
     let (mut list, mut list_floor) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         list.push(timed(controller.count()).await?);

@@ -13,12 +13,12 @@ use clap::{Parser, Subcommand};
 use xtask::{interrupt, setup};
 
 mod bench;
-mod bench_floor;
 mod ci;
 mod conformance;
 mod demo;
 mod foreign;
 mod sanity;
+mod simulate;
 mod test;
 mod tidy;
 
@@ -45,6 +45,17 @@ enum Command {
         /// Measure with the programs of this folder, beside this very program
         #[arg(long, hide = true)]
         measure: Option<PathBuf>,
+        #[command(subcommand)]
+        which: Option<bench::Which>,
+    },
+    /// Runs the controller half through random schedules of calls, faults and deaths
+    Simulate {
+        /// How many schedules
+        #[arg(long, default_value_t = 100_000)]
+        schedules: u64,
+        /// Only the schedule of this seed
+        #[arg(long)]
+        seed: Option<u64>,
     },
     /// Checks the house rules that no compiler knows
     Tidy,
@@ -59,8 +70,11 @@ fn main() -> ExitCode {
         Command::Test => test::run(),
         Command::Sanity => sanity::run(),
         Command::Conformance => conformance::run(),
-        Command::Bench { measure: None } => bench::run(),
-        Command::Bench { measure: Some(programs) } => bench::measure(&programs),
+        Command::Bench { measure: None, .. } => bench::run(),
+        Command::Bench { measure: Some(programs), which } => {
+            bench::measure(&programs, which.as_ref())
+        }
+        Command::Simulate { schedules, seed } => simulate::simulate(schedules, seed),
         Command::Tidy => tidy::run(),
         Command::Ci => ci::run(),
     });

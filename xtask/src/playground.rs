@@ -47,6 +47,7 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Playground {
     folder: TempDir,
+    token: String,
     options: Options,
     simulator: Option<Child>,
     controller: Option<Child>,
@@ -65,6 +66,7 @@ impl Playground {
         fs::write(folder.path().join("token"), format!("{TOKEN}\n"))?;
         Ok(Self {
             folder,
+            token: TOKEN.to_owned(),
             options,
             simulator: None,
             controller: None,
@@ -110,8 +112,10 @@ impl Playground {
         interrupt::check()?;
         let mut command = program(self.options.programs.join("ghost-sim"));
         command
-            .args(["serve", "--listen", "127.0.0.1:0", "--action-time", self.options.action_time])
-            .args(["--requests-per-hour", "1000000000", "--state-dir"])
+            .args(["serve", "--action-time", self.options.action_time])
+            .args(unless_given(more, "--listen", "127.0.0.1:0"))
+            .args(unless_given(more, "--requests-per-hour", "1000000000"))
+            .arg("--state-dir")
             .arg(self.path("cloud"))
             .arg("--token-file")
             .arg(self.path("token"))
@@ -129,6 +133,21 @@ impl Playground {
             None => bail!("the simulator did not start:\n{}", self.tail("simulator")),
         }
         Ok(())
+    }
+
+    /// The cloud's token.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Gives the cloud another token, for the parts that are started from now on.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn set_token(&mut self, token: &str) -> Result<()> {
+        token.trim().clone_into(&mut self.token);
+        Ok(fs::write(self.path("token"), token)?)
     }
 
     /// Starts the controller with `more` options, which may not repeat those that it gets anyway.
@@ -151,7 +170,8 @@ impl Playground {
             .arg(format!("--endpoint=unix://{}", self.controller_socket().display()))
             .args(["--log", self.options.log, "--cosmos-url", url, "--cosmos-token-file"])
             .arg(self.path("token"))
-            .args(["--region", "ams1", "--cosmos-requests-per-minute", "4000000000"])
+            .args(["--region", "ams1"])
+            .args(unless_given(more, "--cosmos-requests-per-minute", "4000000000"))
             .args(more);
         interrupt::check()?;
         let mut child = command.stderr(self.log("controller")?).spawn()?;
@@ -326,6 +346,11 @@ impl Drop for Playground {
             eprintln!("left behind; run: {command}");
         }
     }
+}
+
+/// The option with its default, if it is not among those that are given.
+fn unless_given<'a>(given: &[&str], option: &'a str, default: &'a str) -> Vec<&'a str> {
+    if given.contains(&option) { Vec::new() } else { vec![option, default] }
 }
 
 /// A channel over the socket.

@@ -59,6 +59,12 @@ struct Serve {
     /// How long an action takes; 0: it is completed when answered.
     #[arg(long, default_value = "0ms", value_parser = duration)]
     action_time: Duration,
+    /// How much longer it takes at most; how much of that, each action draws by the seed.
+    #[arg(long, default_value = "0ms", value_parser = duration)]
+    action_spread: Duration,
+    /// Where what is drawn begins; without this it differs each time.
+    #[arg(long)]
+    seed: Option<u64>,
     /// How much later than acted on a request is answered.
     #[arg(long, default_value = "0ms", value_parser = duration)]
     latency: Duration,
@@ -167,6 +173,7 @@ async fn serve(arguments: Serve) -> Result<()> {
         droplets: arguments.droplets,
         first_droplet: arguments.first_droplet,
         action_time: arguments.action_time,
+        action_spread: arguments.action_spread,
         volumes_per_droplet: arguments.volumes_per_droplet,
         volume_limit: arguments.volume_limit,
         one_event_per_droplet: arguments.one_event_per_droplet,
@@ -174,6 +181,7 @@ async fn serve(arguments: Serve) -> Result<()> {
         snapshot_pause: arguments.snapshot_pause,
         device_slots: arguments.device_slots,
     };
+    let seed = arguments.seed.unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0);
     let token = TokenFile::new(arguments.token_file);
     let devices = match arguments.devices {
         _ if arguments.no_devices => Devices::None,
@@ -192,7 +200,8 @@ async fn serve(arguments: Serve) -> Result<()> {
         }
     };
     let simulator =
-        Simulator::start(&arguments.state_dir, settings, config, faults, token, &devices).await?;
+        Simulator::start(&arguments.state_dir, settings, config, faults, token, &devices, seed)
+            .await?;
     let simulator = Arc::new(simulator);
 
     let stop = CancellationToken::new();

@@ -50,6 +50,7 @@ impl Simulator {
         faults: Faults,
         mut token: TokenFile,
         devices: &Devices,
+        seed: u64,
     ) -> Result<Self> {
         config.token = token.changed()?.context("the token file was never read")?;
         let mut store = Store::open(root)?;
@@ -63,14 +64,14 @@ impl Simulator {
                     "{} has volumes or snapshots but no state.json; remove them to start anew",
                     root.display()
                 );
-                Cloud::new(settings, random_seed())
+                Cloud::new(settings, seed)
             }
         };
         if let Some(disk) = &disk {
             disk.reconcile(&cloud).await.context("cannot restore the disks")?;
         }
         store.save(&cloud)?;
-        let api = Api::new(cloud, config, faults, random_seed());
+        let api = Api::new(cloud, config, faults, seed);
         let inner = Mutex::new(Inner { api, disk, store, token });
         Ok(Self { inner, changed: Notify::new() })
     }
@@ -209,8 +210,4 @@ impl Inner {
         }
         Ok(())
     }
-}
-
-fn random_seed() -> u64 {
-    uuid::Uuid::new_v4().as_u64_pair().0
 }

@@ -38,6 +38,8 @@ pub struct Settings {
     pub first_droplet: u64,
     /// How long an action takes. Zero: it is over when its request is answered.
     pub action_time: Duration,
+    /// How much longer it takes at most; how much of that, each action draws by the seed.
+    pub action_spread: Duration,
     /// How many volumes one droplet takes.
     pub volumes_per_droplet: usize,
     /// How many volumes the account may have; `None` for no limit.
@@ -59,6 +61,7 @@ impl Default for Settings {
             droplets: 3,
             first_droplet: 101,
             action_time: Duration::ZERO,
+            action_spread: Duration::ZERO,
             volumes_per_droplet: 7,
             volume_limit: None,
             one_event_per_droplet: false,

@@ -79,9 +79,10 @@ pub trait Attach: Send + Sync {
     /// `Exhausted` when the node is full.
     async fn attach(&self, id: &VolumeId, node: &NodeId) -> Result<Volume>;
 
-    /// Detaches and answers when the storage itself says that the disk has left. Not attached
-    /// there, or no such volume or node, is done.
-    async fn detach(&self, id: &VolumeId, node: &NodeId) -> Result<()>;
+    /// Detaches from that node, or from every node when none is named, and answers when the storage
+    /// itself says that the disk has left and is not on its way there. Not attached there, or no
+    /// such volume or node, is done.
+    async fn detach(&self, id: &VolumeId, node: Option<&NodeId>) -> Result<()>;
 }
 
 /// A storage system that makes snapshots of its volumes, and volumes of its snapshots.

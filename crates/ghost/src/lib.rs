@@ -2,7 +2,7 @@
 //!
 //! Read the modules in this order: [`error`] and [`volume`] are the words; [`backend`] is what a
 //! storage can do; [`controller`] and [`node`] keep CSI's promises over it and over the host;
-//! [`operation`] says what may run when; [`csi`] is the edge to gRPC; [`metadata`], [`telemetry`],
+//! [`operation`] says what may run when, and [`caller`] for whom; [`csi`] is the edge to gRPC; [`metadata`], [`telemetry`],
 //! [`cli`], [`config`] and [`run`] wire it together. `ARCHITECTURE.md` has the whole picture.
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,8 @@ pub mod volume;
 pub mod backend;
 pub mod controller;
 pub mod node;
+
+pub mod caller;
 pub mod operation;
 
 pub mod csi;

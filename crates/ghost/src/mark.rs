@@ -148,7 +148,7 @@ impl Attach for Marked<SharedBackend> {
         self.marks.around("attach", inner.attach(id, node)).await
     }
 
-    async fn detach(&self, id: &VolumeId, node: &NodeId) -> Result<()> {
+    async fn detach(&self, id: &VolumeId, node: Option<&NodeId>) -> Result<()> {
         let inner = power(self.inner.attach())?;
         self.marks.around("detach", inner.detach(id, node)).await
     }

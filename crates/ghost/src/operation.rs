@@ -3,7 +3,8 @@
 //! [`Operations::run`] lets one operation run per key. An identical request joins the running one
 //! and gets its result; a different one fails at once as `Busy`. The work runs in a task of its
 //! own, because the server drops the handler of a call whose caller hung up: the key must stay
-//! taken until the work is over, and a retry must see what it did. A panic ends that operation
+//! taken until the work is over, and a retry must see what it did. The work can tell whether
+//! anybody still waits for it ([`crate::caller`]). A panic ends that operation
 //! only, as a `Bug`. [`Operations::drain`] lets the running ones finish before the process ends.
 //!
 //! Keys are per process. Two processes of this driver may act at once; the storage's own rules and
@@ -20,6 +21,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
+use crate::caller::{Caller, Callers};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What one operation at a time may work on.
@@ -56,6 +58,7 @@ struct Running {
     since: Instant,
     /// The request, to tell an identical one from a different one.
     request: Box<dyn Any + Send>,
+    callers: Callers,
     /// A `watch::Receiver<Option<Result<T>>>` of the operation's own result type.
     outcome: Box<dyn Any + Send>,
 }
@@ -90,7 +93,7 @@ impl Operations {
         T: Clone + Send + Sync + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let outcome = self.start_or_join(operation, key, request, work)?;
+        let (outcome, _caller) = self.start_or_join(operation, key, request, work)?;
         match deadline {
             None => wait(outcome).await,
             Some(deadline) => {
@@ -124,7 +127,7 @@ impl Operations {
         key: Key,
         request: R,
         work: impl FnOnce(R) -> F,
-    ) -> Result<Outcome<T>>
+    ) -> Result<(Outcome<T>, Caller)>
     where
         R: Clone + PartialEq + Send + 'static,
         T: Clone + Send + Sync + 'static,
@@ -135,7 +138,7 @@ impl Operations {
             let same = other.operation == operation
                 && other.request.downcast_ref::<R>().is_some_and(|other| *other == request);
             return match other.outcome.downcast_ref::<Outcome<T>>() {
-                Some(outcome) if same => Ok(outcome.clone()),
+                Some(outcome) if same => Ok((outcome.clone(), other.callers.one_more())),
                 _ => Err(Error::busy(format!(
                     "{} has been running on the same {} for {:.1} s",
                     other.operation,
@@ -154,6 +157,7 @@ impl Operations {
         // From here on a drain waits for this operation.
         let tracked = self.tracker.token();
         let (sender, outcome) = watch::channel(None);
+        let (callers, caller) = Callers::first();
         let since = Instant::now();
         running.insert(
             key.clone(),
@@ -161,6 +165,7 @@ impl Operations {
                 operation,
                 since,
                 request: Box::new(request.clone()),
+                callers: callers.clone(),
                 outcome: Box::new(outcome.clone()),
             },
         );
@@ -171,10 +176,10 @@ impl Operations {
         let task = work(request).in_current_span();
         #[expect(clippy::disallowed_methods, reason = "this is the place that spawns operations")]
         tokio::spawn(async move {
-            done.finish(task).await;
+            callers.scope(done.finish(task)).await;
             drop(tracked);
         });
-        Ok(outcome)
+        Ok((outcome, caller))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Running>> {

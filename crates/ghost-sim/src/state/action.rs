@@ -140,6 +140,8 @@ impl Cloud {
                 )));
             }
         };
+        let longer = self.records.identifiers.fraction(self.records.next_action);
+        let takes = self.settings.action_time + self.settings.action_spread.mul_f64(longer);
         let action = Action {
             id: self.records.next_action,
             kind,
@@ -151,7 +153,7 @@ impl Cloud {
             started_at: now,
             completed_at: None,
             ending,
-            due: now.checked_add(self.settings.action_time).unwrap_or(Timestamp::MAX),
+            due: now.checked_add(takes).unwrap_or(Timestamp::MAX),
         };
         let id = action.id;
         self.records.next_action += 1;

@@ -24,6 +24,12 @@ impl Identifiers {
         let bytes = ((u128::from(high) << 64) | u128::from(low)).to_be_bytes();
         uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
     }
+
+    /// A fraction from 0 to 1 that goes with this number.
+    pub(super) fn fraction(&self, number: u64) -> f64 {
+        let [_, _, _, _, a, b, c, d] = mix(self.seed ^ mix(number)).to_be_bytes();
+        f64::from(u32::from_be_bytes([a, b, c, d])) / f64::from(u32::MAX)
+    }
 }
 
 /// The finalizer of SplitMix64 (Steele, Lea, Flood 2014): spreads a counter over all 64 bits.

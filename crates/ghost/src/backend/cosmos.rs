@@ -4,10 +4,13 @@
 //! The principal type is [`Cosmos`]. What the API's document does not say is decided here alone:
 //! a refusal is never explained by its text, but by the state that is read after it.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use self::action::{ByKind, Goal};
 use self::client::{Call, Client, encoded};
+use self::fresh::Fresh;
 use self::list::Recent;
 use self::look::Looks;
 use self::turns::Turns;
@@ -26,6 +29,7 @@ mod error;
 mod exchange;
 #[cfg(test)]
 mod fixture;
+mod fresh;
 mod list;
 mod look;
 mod name;
@@ -58,6 +62,9 @@ const TAG_FROM_SNAPSHOT: &str = "ghost:snapshot:";
 /// Before the id of the volume that a volume is a clone of.
 const TAG_FROM_VOLUME: &str = "ghost:volume:";
 
+/// How long reads and lists lag at most, by our assumption: the API says nothing of it.
+const SETTLE: Duration = Duration::from_secs(3);
+
 /// How to use an account.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -76,6 +83,7 @@ pub struct Cosmos<E> {
     client: Client<E>,
     looks: Looks,
     recent: Recent,
+    fresh: Fresh,
     turns: Turns,
     durations: ByKind,
     options: Options,
@@ -90,6 +98,7 @@ impl<E: Exchange> Cosmos<E> {
             client,
             looks: Looks::default(),
             recent: Recent::default(),
+            fresh: Fresh::new(),
             turns: Turns::default(),
             durations: ByKind::default(),
             options,
@@ -260,7 +269,7 @@ impl<E: Exchange> Backend for Cosmos<E> {
         let call = Call::get("/v2/account", "/v2/account".to_owned());
         let body: wire::AccountBody = self.client.json(call).await?;
         let Some(limit) = body.account.volume_limit else { return Ok(None) };
-        let there = list::volumes(&self.client, &self.recent).await?.len();
+        let there = self.looks.all(&self.client, &self.recent).await?.volumes.len();
         let left = limit.saturating_sub(u64::try_from(there).unwrap_or(u64::MAX));
         Ok(Some(Bytes::new(left.saturating_mul(SIZES.maximum.get()))))
     }
@@ -294,10 +303,17 @@ impl<E: Exchange> Attach for Cosmos<E> {
         domain(volume.ok_or_else(|| no_volume(id))?)
     }
 
-    async fn detach(&self, id: &VolumeId, node: &NodeId) -> Result<()> {
+    async fn detach(&self, id: &VolumeId, node: Option<&NodeId>) -> Result<()> {
         // A node that is none of this cloud's has nothing attached, and neither has no volume.
-        let Some(droplet) = droplet(node).filter(|_| is_sendable(id)) else { return Ok(()) };
-        self.reach(id, Goal::Off(droplet)).await.map(|_| ())
+        let droplets = match node {
+            _ if !is_sendable(id) => Vec::new(),
+            Some(node) => Vec::from_iter(droplet(node)),
+            None => self.holders(id).await?,
+        };
+        for droplet in droplets {
+            self.reach(id, Goal::Off(droplet)).await?;
+        }
+        Ok(())
     }
 }
 

@@ -28,13 +28,6 @@ pub async fn attach(controller: &Controller, id: &VolumeId, node: &NodeId) -> Re
 pub async fn detach(controller: &Controller, id: &VolumeId, node: Option<&NodeId>) -> Result<()> {
     let power = power(controller)?;
     controller.refusals.settled(id);
-    let Some(node) = node else {
-        let volume = controller.backend.get(id).await?;
-        for node in volume.iter().flat_map(|volume| &volume.attached) {
-            power.detach(id, node).await?;
-        }
-        return Ok(());
-    };
     power.detach(id, node).await
 }
 

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Cosmos;
 use super::budget::Urgency;
 use super::client::Call;
 use super::durations::{Durations, Ended};
@@ -17,6 +16,7 @@ use super::error::ApiError;
 use super::exchange::Exchange;
 use super::look::{Lists, Seen, volume_path};
 use super::wire::{self, ActionStatus, PostAction};
+use super::{Cosmos, SETTLE};
 use crate::error::{Error, ErrorKind, Result};
 use crate::volume::VolumeId;
 
@@ -135,6 +135,17 @@ impl<E: Exchange> Cosmos<E> {
             tokio::time::sleep(self.client.jitter(wait)).await;
             wait = (wait * 3 / 2).min(LONGEST_WAIT);
         }
+    }
+
+    /// The droplets that the volume is on once nothing is under way.
+    pub(super) async fn holders(&self, id: &VolumeId) -> Result<Vec<u64>> {
+        if let Some(running) = self.running_action(id).await? {
+            self.wait_for_end(id, running.id, Instant::now() + PATIENCE).await?;
+        }
+        // An attachment that has just ended may not show yet, and no action tells its droplet.
+        tokio::time::sleep(SETTLE).await;
+        let volume = self.look(id).await?;
+        Ok(volume.into_iter().flat_map(|volume| volume.droplet_ids).flatten().collect())
     }
 
     /// How long actions of this kind take.

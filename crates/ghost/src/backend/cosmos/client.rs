@@ -19,9 +19,10 @@ use super::error::ApiError;
 use super::exchange::{Exchange, Failure, Request, Response};
 use super::pace::{Pace, Permit};
 use super::token::TokenFile;
+use crate::caller;
 
-/// How long one call may wait for budget. Whoever asked for it may be answered long before; the
-/// sidecars ask again within 5 minutes, and find it in the queue still.
+/// How long one call may wait for budget. One that changes something waits only as long as somebody
+/// waits for it; the sidecars' longest wait before they ask again is 5 minutes.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// How long after it was first sent a call may be sent again.
 const TRY_FOR: Duration = Duration::from_secs(10);
@@ -196,8 +197,15 @@ impl<E: Exchange> Client<E> {
     }
 
     async fn turn(&self, call: &Call) -> Result<Permit<'_>, ApiError> {
-        let turn = self.pace.turn(call.urgency, Instant::now() + PATIENCE).await;
-        turn.map_err(|wait| ApiError::Budget { call: call.describe(), wait })
+        let turn = self.pace.turn(call.urgency, Instant::now() + PATIENCE);
+        if call.method == Method::GET {
+            return turn.await.map_err(|wait| ApiError::Budget { call: call.describe(), wait });
+        }
+        tokio::select! {
+            biased;
+            () = caller::all_gone() => Err(ApiError::Unwanted { call: call.describe() }),
+            turn = turn => turn.map_err(|wait| ApiError::Budget { call: call.describe(), wait }),
+        }
     }
 
     async fn send(

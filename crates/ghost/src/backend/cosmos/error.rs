@@ -33,6 +33,12 @@ pub(super) enum ApiError {
         /// How long.
         wait: Duration,
     },
+    /// Nobody waits for it any more, so it was not sent.
+    #[error("{call} was not sent, because nobody waits for it any more")]
+    Unwanted {
+        /// The call.
+        call: String,
+    },
     /// The cloud wants a pause before this may be done again; it was not done.
     #[error("the cloud wants a pause before {call}; it may be sent again in {} s", .wait.as_secs())]
     Pause {
@@ -111,6 +117,7 @@ impl ApiError {
             Self::NotSent { .. }
             | Self::NoAnswer { .. }
             | Self::Budget { .. }
+            | Self::Unwanted { .. }
             | Self::Pause { .. }
             | Self::Foreign { .. } => ErrorKind::Unavailable,
             Self::Answer { status, .. } => match status {

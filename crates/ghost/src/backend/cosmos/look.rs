@@ -98,8 +98,12 @@ impl Looks {
         self.listed.subscribe()
     }
 
-    /// When to look instead of `wait` after `begun`: a little later, together with others.
+    /// When to look instead of `wait` after `begun`: a little later, together with others, if
+    /// others wait too.
     pub(super) fn together(&self, begun: Instant, wait: Duration) -> Instant {
+        if self.listed.receiver_count() <= 1 {
+            return begun + wait;
+        }
         let step = (wait.as_millis() / u128::from(TOGETHER)).max(1).next_power_of_two();
         let step = u64::try_from(step).unwrap_or(u64::MAX);
         let at = (begun + wait).saturating_duration_since(self.epoch);

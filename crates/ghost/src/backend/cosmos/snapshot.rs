@@ -1,7 +1,8 @@
 //! Snapshots at the cloud.
 //!
 //! Two snapshots may have the same name there, and a list may lag behind. So whoever makes one looks
-//! first, and when the answer to the creation is lost, looks again until it shows.
+//! first, in lists that show all that this process did and, soon after its start, all that the one
+//! before it did; and when the answer to the creation is lost, looks again until it shows.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use super::error::ApiError;
 use super::exchange::Exchange;
 use super::list::{self, Which};
 use super::look::volume_path;
-use super::{Cosmos, TAG_GHOST, is_sendable, name, no_volume, wire};
+use super::{Cosmos, SETTLE, TAG_GHOST, is_sendable, name, no_volume, wire};
 use crate::backend::Snapshots;
 use crate::error::{Error, ErrorKind, Result};
 use crate::volume::{
@@ -24,8 +25,6 @@ use crate::volume::{
 
 /// Before the keys of the clones that a snapshot is there for.
 const TAG_CLONE: &str = "ghost:clone:";
-/// How long a snapshot is looked for whose creation got no answer: lists lag by a moment.
-const SETTLE: Duration = Duration::from_secs(3);
 /// The wait between two such looks.
 const SETTLE_WAIT: Duration = Duration::from_millis(500);
 
@@ -86,12 +85,14 @@ impl<E: Exchange> Snapshots for Cosmos<E> {
         match self.client.json::<wire::SnapshotBody>(call).await {
             Ok(body) => {
                 self.recent.made(&body.snapshot.id);
+                self.fresh.made(&body.snapshot);
                 domain(&body.snapshot)
             }
             // It was not made by this call, and nothing final is said.
             Err(
                 error @ (ApiError::Pause { .. }
                 | ApiError::Budget { .. }
+                | ApiError::Unwanted { .. }
                 | ApiError::NotSent { .. }),
             ) => Err(error.into()),
             // It may have been made by this call, or by an earlier one whose answer was lost and
@@ -107,7 +108,10 @@ impl<E: Exchange> Snapshots for Cosmos<E> {
         let absent = || Error::not_found(format!("there is no snapshot {id} at the cloud"));
         let path = path(id).ok_or_else(absent)?;
         match self.client.call(Call::delete(ROUTE, path)).await {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                self.fresh.deleted(id.as_str());
+                Ok(())
+            }
             Err(error) if error.is_not_found() => Err(absent()),
             Err(error) if error.is_refusal() => Err(error.meaning(
                 ErrorKind::Precondition,
@@ -121,8 +125,16 @@ impl<E: Exchange> Snapshots for Cosmos<E> {
 const ROUTE: &str = "/v2/snapshots/{id}";
 
 impl<E: Exchange> Cosmos<E> {
-    /// Every snapshot, or those of one volume. A volume that is gone may have left some.
+    /// Every snapshot, or those of one volume.
     async fn read_all(&self, source: Option<&VolumeId>) -> Result<Vec<wire::Snapshot>> {
+        self.fresh.settled().await;
+        let mut all = self.fresh.applied_to(self.list_all(source).await?);
+        all.retain(|one| source.is_none_or(|source| one.resource_id == source.as_str()));
+        Ok(all)
+    }
+
+    /// What the cloud lists of them. A volume that is gone may have left some.
+    async fn list_all(&self, source: Option<&VolumeId>) -> Result<Vec<wire::Snapshot>> {
         if let Some(source) = source.filter(|source| is_sendable(source)) {
             let which = Which {
                 route: "/v2/volumes/{id}/snapshots",
@@ -135,11 +147,7 @@ impl<E: Exchange> Cosmos<E> {
         }
         let which =
             Which { route: "/v2/snapshots", path: "/v2/snapshots?resource_type=volume".to_owned() };
-        let all: Vec<wire::Snapshot> = list::all(&self.client, &self.recent, &which).await?;
-        let wanted = |snapshot: &wire::Snapshot| {
-            source.is_none_or(|source| snapshot.resource_id == source.as_str())
-        };
-        Ok(all.into_iter().filter(wanted).collect())
+        list::all(&self.client, &self.recent, &which).await
     }
 
     /// Looks for the snapshot that may have been made, until it shows or patience ends.

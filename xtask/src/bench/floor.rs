@@ -7,27 +7,30 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
-use xtask::playground::TOKEN;
+use xtask::playground::Playground;
 
 /// A bare connection to the cloud: requests written and responses read, and nothing else.
 pub(crate) struct Http {
     stream: BufReader<TcpStream>,
+    token: String,
 }
 
 impl Http {
-    pub(crate) fn connect(url: &str) -> Result<Self> {
-        let address = url.strip_prefix("http://").context("the simulator speaks plain http")?;
+    pub(crate) fn connect(world: &Playground) -> Result<Self> {
+        let address =
+            world.url().strip_prefix("http://").context("the simulator speaks plain http")?;
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream: BufReader::new(stream) })
+        Ok(Self { stream: BufReader::new(stream), token: world.token().to_owned() })
     }
 
     /// Sends one request and reads the whole response; answers its body.
     pub(crate) fn exchange(&mut self, method: &str, path: &str, body: &str) -> Result<String> {
         write!(
             self.stream.get_mut(),
-            "{method} {path} HTTP/1.1\r\nhost: cloud\r\nauthorization: Bearer {TOKEN}\r\n\
+            "{method} {path} HTTP/1.1\r\nhost: cloud\r\nauthorization: Bearer {}\r\n\
              content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            self.token,
             body.len()
         )?;
         let mut line = String::new();

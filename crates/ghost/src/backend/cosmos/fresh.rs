@@ -1,0 +1,55 @@
+//! What this process has just done to snapshots, and lists may not show yet.
+//!
+//! Nothing here is needed after a restart: a new process waits until lists show all that the one
+//! before it did.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
+
+use super::SETTLE;
+use super::wire::Snapshot;
+
+/// The snapshots that were made or deleted a moment ago.
+#[derive(Debug)]
+pub(super) struct Fresh {
+    began: Instant,
+    /// By id; none for one that was deleted.
+    changes: Mutex<BTreeMap<String, (Instant, Option<Snapshot>)>>,
+}
+
+impl Fresh {
+    pub(super) fn new() -> Self {
+        Self { began: Instant::now(), changes: Mutex::default() }
+    }
+
+    /// Waits until lists show all that was done before this process began.
+    pub(super) async fn settled(&self) {
+        tokio::time::sleep_until(self.began + SETTLE).await;
+    }
+
+    pub(super) fn made(&self, snapshot: &Snapshot) {
+        self.changed(&snapshot.id, Some(snapshot.clone()));
+    }
+
+    pub(super) fn deleted(&self, id: &str) {
+        self.changed(id, None);
+    }
+
+    /// The list as it will be when it shows all that was done here.
+    pub(super) fn applied_to(&self, listed: Vec<Snapshot>) -> Vec<Snapshot> {
+        let mut changes = self.lock();
+        changes.retain(|_, (when, _)| when.elapsed() <= SETTLE);
+        let unchanged = listed.into_iter().filter(|one| !changes.contains_key(&one.id));
+        unchanged.chain(changes.values().filter_map(|(_, made)| made.clone())).collect()
+    }
+
+    fn changed(&self, id: &str, made: Option<Snapshot>) {
+        self.lock().insert(id.to_owned(), (Instant::now(), made));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, (Instant, Option<Snapshot>)>> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,371 @@
+//! The cloud of one schedule: `ghost-sim`'s state machine under virtual time, behind a wire that
+//! loses, delays and repeats nothing but what the seed says.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fastrand::Rng;
+use ghost::backend::cosmos::{Exchange, Failure, Request, Response};
+use ghost_sim::api::{Api, Config, Delivery, Limits};
+use ghost_sim::fault::Faults;
+use ghost_sim::state::{self, ActionKind, ActionStatus, Settings};
+use hyper::body::Bytes;
+use hyper::header::{AUTHORIZATION, DATE, HeaderMap, HeaderValue};
+use jiff::Timestamp;
+use secrecy::ExposeSecret;
+use tokio::time::Instant;
+
+use crate::schedule::{Schedule, Variant};
+use crate::wrong::Believed;
+
+/// Any moment will do, if it is always the same.
+const EPOCH: i64 = 1_790_000_000;
+/// What a refusal for want of budget says, as opposed to one for want of a pause.
+const NO_BUDGET: &str = "too many requests";
+
+/// What is true of a volume from some moment on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Truth {
+    pub(crate) attached: Option<u64>,
+    /// The droplet that a running action will attach it to.
+    pub(crate) coming: Option<u64>,
+    pub(crate) gigabytes: u64,
+}
+
+/// A cloud that all controllers of a schedule share.
+#[derive(Clone)]
+pub(crate) struct Cloud(Arc<Mutex<Inner>>);
+
+struct Inner {
+    api: Api,
+    began: Instant,
+    random: Rng,
+    schedule: Schedule,
+    calm: bool,
+    last_crash: Option<Instant>,
+    volumes: BTreeMap<String, Vec<(Instant, Truth)>>,
+    violations: Vec<String>,
+    trace: Vec<String>,
+    fingerprint: DefaultHasher,
+    requests: u64,
+}
+
+/// What becomes of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Answered,
+    NotSent,
+    LostBefore,
+    LostAfter,
+    GatewayTimeout,
+    Status(u16, Option<u64>),
+    Garbage,
+    ActionSticks,
+    ActionFails,
+}
+
+impl Cloud {
+    pub(crate) fn new(schedule: &Schedule, random: Rng) -> Self {
+        let settings = Settings {
+            action_time: schedule.action_time,
+            one_event_per_droplet: schedule.one_event_per_droplet,
+            read_lag: schedule.read_lag,
+            snapshot_pause: schedule.snapshot_pause,
+            ..Settings::default()
+        };
+        let limits = Limits { per_hour: 5000, per_minute: Some(schedule.per_minute) };
+        let config =
+            Config { token: "t".to_owned(), limits, latency: Duration::ZERO, scheme: "https" };
+        let cloud = state::Cloud::new(settings, schedule.seed);
+        Self(Arc::new(Mutex::new(Inner {
+            api: Api::new(cloud, config, Faults::default(), schedule.seed),
+            began: Instant::now(),
+            random,
+            schedule: schedule.clone(),
+            calm: false,
+            last_crash: None,
+            volumes: BTreeMap::new(),
+            violations: Vec::new(),
+            trace: Vec::new(),
+            fingerprint: DefaultHasher::new(),
+            requests: 0,
+        })))
+    }
+
+    /// No more faults; what hangs at the cloud is given up there.
+    pub(crate) fn calm_down(&self) {
+        let mut inner = self.lock();
+        inner.calm = true;
+        let hanging: Vec<u64> = running(&inner.api).map(|action| action.id).collect();
+        for action in hanging {
+            inner.api.cloud_mut().fail_action(action);
+        }
+        inner.note("the faults end");
+        inner.observe();
+    }
+
+    pub(crate) fn is_calm(&self) -> bool {
+        self.lock().calm
+    }
+
+    pub(crate) fn crashed(&self, which: usize) {
+        let mut inner = self.lock();
+        inner.last_crash = Some(Instant::now());
+        inner.note(&format!("controller {which} dies"));
+    }
+
+    pub(crate) fn note(&self, text: &str) {
+        self.lock().note(text);
+    }
+
+    pub(crate) fn violated(&self, text: String) {
+        let mut inner = self.lock();
+        inner.note(&format!("VIOLATION: {text}"));
+        inner.violations.push(text);
+    }
+
+    /// Whether something was true of the volume at some moment since then.
+    pub(crate) fn ever(&self, id: &str, since: Instant, is_it: impl Fn(&Truth) -> bool) -> bool {
+        let mut inner = self.lock();
+        inner.end_due();
+        let Some(history) = inner.volumes.get(id) else { return false };
+        let before = history.iter().rposition(|(from, _)| *from <= since).unwrap_or(0);
+        history[before..].iter().any(|(_, truth)| is_it(truth))
+    }
+
+    /// The volume as it is now.
+    pub(crate) fn truth(&self, id: &str) -> Option<Truth> {
+        let mut inner = self.lock();
+        inner.end_due();
+        let exists = inner.api.cloud().all_volumes().iter().any(|volume| volume.id == id);
+        exists.then(|| inner.volumes[id].last().expect("never empty").1)
+    }
+
+    /// Every volume's id and name, and where it is attached.
+    pub(crate) fn volumes(&self) -> Vec<(String, String, Option<u64>)> {
+        let mut inner = self.lock();
+        inner.end_due();
+        let volumes = inner.api.cloud().all_volumes().iter();
+        volumes.map(|v| (v.id.clone(), v.name.clone(), v.attached())).collect()
+    }
+
+    /// Every snapshot's id and name.
+    pub(crate) fn snapshots(&self) -> Vec<(String, String)> {
+        let inner = self.lock();
+        let snapshots = inner.api.cloud().all_snapshots().iter();
+        snapshots.map(|snapshot| (snapshot.id.clone(), snapshot.name.clone())).collect()
+    }
+
+    pub(crate) fn outcome(&self) -> Outcome {
+        let mut inner = self.lock();
+        Outcome {
+            violations: std::mem::take(&mut inner.violations),
+            trace: std::mem::take(&mut inner.trace),
+            fingerprint: inner.fingerprint.finish(),
+            requests: inner.requests,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How a schedule went.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) violations: Vec<String>,
+    pub(crate) trace: Vec<String>,
+    /// The same for the same course of events.
+    pub(crate) fingerprint: u64,
+    /// What reached the cloud.
+    pub(crate) requests: u64,
+}
+
+fn running(api: &Api) -> impl Iterator<Item = &state::Action> {
+    api.cloud().all_actions().iter().filter(|action| action.status == ActionStatus::InProgress)
+}
+
+impl Inner {
+    fn now(&self) -> Timestamp {
+        let epoch = Timestamp::from_second(EPOCH).expect("in range");
+        epoch + jiff::SignedDuration::try_from(self.began.elapsed()).expect("hours at most")
+    }
+
+    fn note(&mut self, text: &str) {
+        let line = format!("{:9.3} {text}", self.began.elapsed().as_secs_f64());
+        line.hash(&mut self.fingerprint);
+        if self.schedule.traced {
+            self.trace.push(line);
+        }
+    }
+
+    fn end_due(&mut self) {
+        let now = self.now();
+        while let Some(action) = self.api.cloud().due_action(now) {
+            self.api.cloud_mut().end_action(action);
+        }
+        self.observe();
+    }
+
+    /// Writes down what has become true.
+    fn observe(&mut self) {
+        let now = Instant::now();
+        for volume in self.api.cloud().all_volumes() {
+            let coming = running(&self.api)
+                .find(|action| action.kind == ActionKind::Attach && action.volume == volume.id)
+                .and_then(|action| action.droplet);
+            let truth = Truth { attached: volume.attached(), coming, gigabytes: volume.gigabytes };
+            let history = self.volumes.entry(volume.id.clone()).or_default();
+            if history.last().is_none_or(|(_, last)| *last != truth) {
+                history.push((now, truth));
+            }
+        }
+    }
+
+    fn fate(&mut self, request: &Request) -> Fate {
+        if self.calm || self.random.f64() >= self.schedule.fault_rate {
+            return Fate::Answered;
+        }
+        let is_action = request.path.ends_with("/actions") && request.body.is_some();
+        match self.random.u8(0..if is_action { 10 } else { 8 }) {
+            0 => Fate::NotSent,
+            1 => Fate::LostBefore,
+            2 | 3 => Fate::LostAfter,
+            4 => Fate::GatewayTimeout,
+            5 => Fate::Status(503, None),
+            6 => Fate::Status(429, Some(self.random.u64(1..5))),
+            7 => Fate::Garbage,
+            8 => Fate::ActionSticks,
+            _ => Fate::ActionFails,
+        }
+    }
+
+    fn act(&mut self, request: &Request, fate: Fate) -> Result<Response, Failure> {
+        self.requests += 1;
+        self.note(&format!(
+            "{} {} {} {fate:?}",
+            request.method,
+            request.path,
+            String::from_utf8_lossy(request.body.as_deref().unwrap_or_default())
+        ));
+        let lost = || Failure::NoAnswer("the connection broke".to_owned());
+        match fate {
+            Fate::NotSent => return Err(Failure::NotSent("no route".to_owned())),
+            Fate::LostBefore => return Err(lost()),
+            Fate::Status(status, retry_after) => {
+                let mut headers = self.date();
+                headers.extend(retry_after.map(|s| (hyper::header::RETRY_AFTER, s.into())));
+                return Ok(Response { status, headers, body: b"{}".to_vec() });
+            }
+            Fate::ActionSticks => self.put_fault("stick"),
+            Fate::ActionFails => self.put_fault("fail"),
+            Fate::Answered | Fate::LostAfter | Fate::GatewayTimeout | Fate::Garbage => {}
+        }
+        self.end_due();
+        let now = self.now();
+        let outcome = self.api.handle(now, &incoming(request));
+        self.observe();
+        let Delivery::Answer(answer) = outcome.delivery else { return Err(lost()) };
+        let body = answer.body().to_vec();
+        let status = answer.status().as_u16();
+        self.note(&format!("    {status} {}", String::from_utf8_lossy(&body)));
+        if status == 429 && String::from_utf8_lossy(&body).contains(NO_BUDGET) {
+            self.over_budget();
+        }
+        let mut headers = answer.headers().clone();
+        headers.extend(self.date());
+        match fate {
+            Fate::LostAfter => Err(lost()),
+            Fate::GatewayTimeout => {
+                Ok(Response { status: 504, headers: self.date(), body: b"<html>".to_vec() })
+            }
+            Fate::Garbage => Ok(Response { status, headers, body: b"{\"garbage".to_vec() }),
+            _ => Ok(Response { status, headers, body }),
+        }
+    }
+
+    /// What a controller spent before it died, its successor cannot know: for a minute that is no
+    /// fault of its own.
+    fn over_budget(&mut self) {
+        let minute = Duration::from_secs(60);
+        if self.last_crash.is_none_or(|crash| crash.elapsed() > minute) {
+            self.note("VIOLATION: over budget");
+            self.violations.push("the budget was exceeded".to_owned());
+        }
+    }
+
+    fn put_fault(&mut self, action: &str) {
+        let rule = format!(
+            r#"[{{"method":"POST","route":"/v2/volumes/{{volume_id}}/actions","times":1,
+                 "effect":{{"action":"{action}"}}}}]"#
+        );
+        let put = hyper::Request::put("/sim/v1/faults").body(Bytes::from(rule)).expect("a request");
+        let now = self.now();
+        let Delivery::Answer(answer) = self.api.handle(now, &put).delivery else { return };
+        assert!(answer.status().is_success(), "{answer:?}");
+    }
+
+    fn date(&self) -> HeaderMap {
+        let text = self.now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        HeaderMap::from_iter([(DATE, HeaderValue::try_from(text).expect("ASCII"))])
+    }
+}
+
+fn incoming(request: &Request) -> hyper::Request<Bytes> {
+    hyper::Request::builder()
+        .method(request.method.clone())
+        .uri(&request.path)
+        .header(AUTHORIZATION, format!("Bearer {}", request.token.expose_secret()))
+        .header(hyper::header::CONTENT_TYPE, "application/json")
+        .body(Bytes::from(request.body.clone().unwrap_or_default()))
+        .expect("a request")
+}
+
+/// The way of one controller's life to the cloud. Once it has died, nothing comes back.
+pub(crate) struct Wire {
+    cloud: Cloud,
+    pub(crate) is_dead: Arc<AtomicBool>,
+    believed: Believed,
+}
+
+impl Wire {
+    pub(crate) fn new(cloud: Cloud, variant: Variant) -> Self {
+        Self { cloud, is_dead: Arc::default(), believed: Believed::new(variant) }
+    }
+
+    async fn stop_if_dead(&self) {
+        if self.is_dead.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[async_trait]
+impl Exchange for Wire {
+    async fn exchange(&self, request: Request) -> Result<Response, Failure> {
+        self.stop_if_dead().await;
+        let (fate, there, back) = {
+            let mut inner = self.cloud.lock();
+            let fate = inner.fate(&request);
+            let mut way = |most: u64| Duration::from_millis(inner.random.u64(1..most));
+            let most =
+                if fate == Fate::LostBefore || fate == Fate::LostAfter { 30_000 } else { 60 };
+            let (there, back) = (way(60), way(most));
+            (fate, there, back)
+        };
+        tokio::time::sleep(there).await;
+        // What had left before a death may arrive, or not.
+        if self.is_dead.load(Ordering::Relaxed) && self.cloud.lock().random.bool() {
+            std::future::pending::<()>().await;
+        }
+        let answer = self.cloud.lock().act(&request, fate);
+        tokio::time::sleep(back).await;
+        self.stop_if_dead().await;
+        self.believed.told(&request, answer)
+    }
+}
