@@ -11,7 +11,7 @@ use xtask::command::{cargo, output, program, run as run_command, target};
 use xtask::playground::{NODES, Options, Playground, probe};
 use xtask::volume_life::{Controller, Node, Volume, mounted};
 
-use self::floor::Http;
+pub(crate) use self::floor::Http;
 use crate::setup;
 
 mod floor;

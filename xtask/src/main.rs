@@ -19,6 +19,7 @@ mod demo;
 mod foreign;
 mod sanity;
 mod simulate;
+mod soak;
 mod test;
 mod tidy;
 
@@ -57,6 +58,12 @@ enum Command {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// Lets many volumes live on real loop devices, with faults on, and looks for what is left
+    Soak {
+        /// How many volumes
+        #[arg(long, default_value_t = 10_000)]
+        lives: u64,
+    },
     /// Checks the house rules that no compiler knows
     Tidy,
     /// Runs what CI runs
@@ -75,6 +82,7 @@ fn main() -> ExitCode {
             bench::measure(&programs, which.as_ref())
         }
         Command::Simulate { schedules, seed } => simulate::simulate(schedules, seed),
+        Command::Soak { lives } => soak::run(lives),
         Command::Tidy => tidy::run(),
         Command::Ci => ci::run(),
     });

@@ -263,6 +263,11 @@ impl Playground {
         self.controller.as_ref().map(Child::id)
     }
 
+    /// The process of the node half on a machine, to be measured.
+    pub fn node_pid(&self, id: u64) -> Option<u32> {
+        self.nodes.get(&id).map(Child::id)
+    }
+
     /// The processes that run, to be looked for afterwards.
     pub fn pids(&self) -> Vec<u32> {
         self.nodes.values().chain(&self.controller).chain(&self.simulator).map(Child::id).collect()
