@@ -3,6 +3,7 @@
 //! No real cloud has this. It needs no token, costs no budget, and no fault applies to it.
 
 use hyper::StatusCode;
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -24,6 +25,13 @@ struct PutDroplet {
 enum Status {
     Active,
     Off,
+}
+
+/// When something was made, as the cloud says from now on.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PutCreation {
+    created_at: Timestamp,
 }
 
 impl Api {
@@ -56,6 +64,16 @@ impl Api {
                     Status::Off => DropletStatus::Off,
                 };
                 self.cloud.set_droplet_status(call.number(0, "droplet")?, status)?;
+                Ok(Answer::no_content())
+            }
+            Control::PutVolume => {
+                let created_at = call.body::<PutCreation>()?.created_at;
+                self.cloud.set_volume_creation(call.variable(0), created_at)?;
+                Ok(Answer::no_content())
+            }
+            Control::PutSnapshot => {
+                let created_at = call.body::<PutCreation>()?.created_at;
+                self.cloud.set_snapshot_creation(call.variable(0), created_at)?;
                 Ok(Answer::no_content())
             }
         }

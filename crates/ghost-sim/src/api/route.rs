@@ -38,6 +38,8 @@ pub(super) enum Control {
     PutFaults,
     RemoveEverything,
     PutDroplet,
+    PutVolume,
+    PutSnapshot,
 }
 
 /// The answer to a look-up.
@@ -84,6 +86,8 @@ const TABLE: &[Row] = &[
     ("PUT", "/sim/v1/faults", Operation::Control(Control::PutFaults)),
     ("DELETE", "/sim/v1/everything", Operation::Control(Control::RemoveEverything)),
     ("PUT", "/sim/v1/droplets/{droplet_id}", Operation::Control(Control::PutDroplet)),
+    ("PUT", "/sim/v1/volumes/{volume_id}", Operation::Control(Control::PutVolume)),
+    ("PUT", "/sim/v1/snapshots/{snapshot_id}", Operation::Control(Control::PutSnapshot)),
 ];
 
 /// Finds the operation.

@@ -92,6 +92,15 @@ impl Cloud {
         Ok(Effect::RemoveSnapshot { snapshot: id.to_owned() })
     }
 
+    /// Has a snapshot made at another time than it was, so that one can be old.
+    pub fn set_snapshot_creation(&mut self, id: &str, at: Timestamp) -> Result<(), Refusal> {
+        self.snapshot(id)?;
+        let made = self.records.snapshots.iter_mut().filter(|snapshot| snapshot.id == id);
+        made.for_each(|snapshot| snapshot.created_at = at);
+        self.revision += 1;
+        Ok(())
+    }
+
     pub(super) fn snapshot_in_region(&self, id: &str, region: &str) -> Result<&Snapshot, Refusal> {
         let snapshot = self.snapshot(id)?;
         if snapshot.region == region {

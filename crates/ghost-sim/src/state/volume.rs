@@ -162,6 +162,16 @@ impl Cloud {
         self.records.volumes.iter().find(|volume| volume.name == name && volume.region == region)
     }
 
+    /// Has a volume made at another time than it was, so that one can be old.
+    pub fn set_volume_creation(&mut self, id: &str, at: Timestamp) -> Result<(), Refusal> {
+        self.volume(id)?;
+        if let Some(volume) = self.volume_mut(id) {
+            volume.created_at = at;
+            self.revision += 1;
+        }
+        Ok(())
+    }
+
     pub(super) fn volume_mut(&mut self, id: &str) -> Option<&mut Volume> {
         self.records.volumes.iter_mut().find(|volume| volume.id == id)
     }
