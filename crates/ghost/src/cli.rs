@@ -6,6 +6,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::telemetry::Format;
 
+/// The name of the driver where no other is given.
+pub const DRIVER_NAME: &str = "ghost.csi.greenhost.net";
+
 /// CSI driver for the disks of a VPS provider.
 ///
 /// Every option can also be set as an environment variable, whose name stands beside it.
@@ -33,12 +36,7 @@ pub struct SharedArgs {
     #[arg(long, env = "CSI_ENDPOINT", value_name = "URL")]
     pub endpoint: String,
     /// Name of the driver, as in the CSIDriver object
-    #[arg(
-        long,
-        env = "GHOST_DRIVER_NAME",
-        value_name = "NAME",
-        default_value = "ghost.csi.greenhost.net"
-    )]
+    #[arg(long, env = "GHOST_DRIVER_NAME", value_name = "NAME", default_value = DRIVER_NAME)]
     pub driver_name: String,
     /// Region slug; the controller's default for new volumes, the node's own place
     #[arg(long, env = "GHOST_REGION", value_name = "SLUG")]
@@ -71,15 +69,9 @@ pub enum BackendName {
     Cosmos,
 }
 
-/// What the controller half takes.
+/// How an account at the cloud is reached.
 #[derive(Args, Debug)]
-pub struct ControllerArgs {
-    /// Shared options.
-    #[command(flatten)]
-    pub shared: SharedArgs,
-    /// Storage system
-    #[arg(long, env = "GHOST_BACKEND", value_enum, default_value = "cosmos")]
-    pub backend: BackendName,
+pub struct CosmosArgs {
     /// Base URL of the disk API, without /v2; https, or http to a loopback address
     #[arg(long, env = "GHOST_COSMOS_URL", value_name = "URL")]
     pub cosmos_url: String,
@@ -97,6 +89,20 @@ pub struct ControllerArgs {
         default_value_t = 250
     )]
     pub cosmos_requests_per_minute: u32,
+}
+
+/// What the controller half takes.
+#[derive(Args, Debug)]
+pub struct ControllerArgs {
+    /// Shared options.
+    #[command(flatten)]
+    pub shared: SharedArgs,
+    /// Storage system
+    #[arg(long, env = "GHOST_BACKEND", value_enum, default_value = "cosmos")]
+    pub backend: BackendName,
+    /// The account at the cloud.
+    #[command(flatten)]
+    pub cosmos: CosmosArgs,
     /// Size of a volume for which none is asked
     #[arg(long, env = "GHOST_DEFAULT_SIZE", value_name = "SIZE", default_value = "10Gi")]
     pub default_size: String,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use url::Url;
 
 use crate::backend::cosmos::{ClusterId, Http, Options, TokenFile};
-use crate::cli::{BackendName, ControllerArgs, NodeArgs, SharedArgs};
+use crate::cli::{BackendName, ControllerArgs, CosmosArgs, NodeArgs, SharedArgs};
 use crate::csi::{Endpoint, Plugin};
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
@@ -37,6 +37,16 @@ pub struct Shared {
     /// Where a test kills this process.
     #[cfg(debug_assertions)]
     pub marks: crate::mark::Marks,
+}
+
+/// An account at the cloud that can be asked.
+pub struct Account {
+    /// The way to the cloud.
+    pub exchange: Http,
+    /// The token for it.
+    pub token: TokenFile,
+    /// The most requests in a minute.
+    pub requests_per_minute: usize,
 }
 
 /// A controller that can be started.
@@ -108,6 +118,25 @@ fn shared(args: &SharedArgs) -> Result<Shared> {
     })
 }
 
+impl Account {
+    /// Checks what was typed.
+    ///
+    /// # Errors
+    /// `Invalid` naming the option and its value.
+    pub fn new(args: &CosmosArgs) -> Result<Self> {
+        if args.cosmos_requests_per_minute == 0 {
+            return Err(Error::invalid("--cosmos-requests-per-minute 0: nothing could be asked"));
+        }
+        let base = url("--cosmos-url", &args.cosmos_url)?;
+        let exchange = Http::new(base, args.cosmos_ca_file.as_deref())
+            .map_err(|error| error.context("--cosmos-url"))?;
+        let token = TokenFile::open(&args.cosmos_token_file)
+            .map_err(|error| error.context("--cosmos-token-file"))?;
+        let requests_per_minute = to_usize(args.cosmos_requests_per_minute);
+        Ok(Self { exchange, token, requests_per_minute })
+    }
+}
+
 impl ControllerConfig {
     /// Checks what was typed.
     ///
@@ -116,20 +145,13 @@ impl ControllerConfig {
     pub fn new(args: &ControllerArgs, seed: u64) -> Result<Self> {
         let BackendName::Cosmos = args.backend;
         let shared = shared(&args.shared)?;
-        if args.cosmos_requests_per_minute == 0 {
-            return Err(Error::invalid("--cosmos-requests-per-minute 0: nothing could be asked"));
-        }
-        let base = url("--cosmos-url", &args.cosmos_url)?;
+        let Account { exchange, token, requests_per_minute } = Account::new(&args.cosmos)?;
         let options = Options {
             cluster_id: args.shared.cluster_id.clone().map(ClusterId::new).transpose()?,
-            requests_per_minute: to_usize(args.cosmos_requests_per_minute),
+            requests_per_minute,
             attach_limit: to_usize(shared.attach_limit),
             seed,
         };
-        let exchange = Http::new(base, args.cosmos_ca_file.as_deref())
-            .map_err(|error| error.context("--cosmos-url"))?;
-        let token = TokenFile::open(&args.cosmos_token_file)
-            .map_err(|error| error.context("--cosmos-token-file"))?;
         Ok(Self { exchange, token, options, default_size: size(&args.default_size)?, shared })
     }
 }

@@ -19,6 +19,7 @@ pub use formatting::{FormatPolicy, Formatting};
 pub use health::{Severity, StorageProblem, VolumeHealth, VolumeProblem};
 pub use id::{NodeId, SnapshotId, SnapshotName, VolumeId, VolumeName};
 pub use labels::Labels;
+pub(crate) use labels::told_by_kubernetes;
 pub use locator::{Context, Disk, Locator};
 pub use parameters::Parameters;
 pub use size::{Bytes, SizeRange, SizeRule};

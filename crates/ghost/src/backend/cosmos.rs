@@ -30,9 +30,11 @@ mod exchange;
 #[cfg(test)]
 mod fixture;
 mod fresh;
+mod inventory;
 mod list;
 mod look;
 mod name;
+mod ownership;
 mod pace;
 mod snapshot;
 mod token;
@@ -41,7 +43,9 @@ mod wire;
 
 pub use client::Meter;
 pub use exchange::{Exchange, Failure, Http, Request, Response};
+pub use inventory::{Item, ItemId};
 pub use name::ClusterId;
+pub use ownership::Maker;
 pub use token::TokenFile;
 
 /// The sizes of the API: whole GiB, 1 to 16384 (its documentation).
@@ -51,12 +55,8 @@ const SIZES: SizeRule = SizeRule {
     maximum: Bytes::from_gib(16384),
 };
 
-/// The tag of every volume that this driver makes.
-const TAG_GHOST: &str = "ghost";
 /// The tag of a volume that was made empty, and so may be formatted while it is.
 const TAG_BLANK: &str = "ghost:blank";
-/// Before the id of the cluster that something was made by.
-const TAG_CLUSTER: &str = "ghost:cluster:";
 /// Before the id of the snapshot that a volume was made of.
 const TAG_FROM_SNAPSHOT: &str = "ghost:snapshot:";
 /// Before the id of the volume that a volume is a clone of.
@@ -198,13 +198,12 @@ impl<E: Exchange> Backend for Cosmos<E> {
     async fn create(&self, spec: &VolumeSpec) -> Result<Volume> {
         let cluster = self.options.cluster_id.as_ref();
         let name = name::cloud_name(cluster, spec.name.as_str());
-        let mut tags = vec![TAG_GHOST.to_owned()];
+        let mut tags: Vec<String> = ownership::tags(cluster).collect();
         tags.push(match spec.content.as_ref().map(|content| &content.source) {
             None => TAG_BLANK.to_owned(),
             Some(ContentSource::Snapshot(id)) => format!("{TAG_FROM_SNAPSHOT}{id}"),
             Some(ContentSource::Volume(id)) => format!("{TAG_FROM_VOLUME}{id}"),
         });
-        tags.extend(cluster.map(|cluster| format!("{TAG_CLUSTER}{}", cluster.as_str())));
         tags.extend(spec.labels.tags.iter().cloned());
         let description = match spec.labels.description.as_str() {
             "" => "made by ghost, the CSI driver of a Kubernetes cluster",

@@ -8,6 +8,12 @@ use crate::error::{Error, Result};
 const LIMIT: usize = 255;
 /// The most tags that a class may give: a volume has some of this driver's own.
 const MOST_TAGS: usize = 20;
+/// Before what Kubernetes tells: the kind of object, a colon, its name.
+const TAG_KUBERNETES: &str = "k8s:";
+/// Before the namespace of the claim or snapshot.
+const TAG_NAMESPACE: &str = "k8s:namespace:";
+/// Before the name of its volume or content.
+const TAG_OBJECT: &str = "k8s:object:";
 
 /// A description and tags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,14 +74,24 @@ pub(super) fn of_kubernetes(told: &Context, what: &str, keys: [&str; 3]) -> Labe
     let [name, namespace, object] = keys.map(value);
     let mut labels = Labels::default();
     if let (Some(name), Some(namespace)) = (name, namespace) {
-        labels.tags.push(clean_tag(&format!("k8s:namespace:{namespace}")));
-        labels.tags.push(clean_tag(&format!("k8s:{what}:{name}")));
+        labels.tags.push(clean_tag(&format!("{TAG_NAMESPACE}{namespace}")));
+        labels.tags.push(clean_tag(&format!("{TAG_KUBERNETES}{what}:{name}")));
         labels.description = clean_text(&format!("{what} {namespace}/{name}, made by ghost"));
     }
     if let Some(object) = object {
-        labels.tags.push(clean_tag(&format!("k8s:object:{object}")));
+        labels.tags.push(clean_tag(&format!("{TAG_OBJECT}{object}")));
     }
     labels
+}
+
+/// What something was made for, by the tags that it has of Kubernetes: the claim or snapshot, as
+/// `namespace/name`. Characters that no tag takes are dashes there.
+pub(crate) fn told_by_kubernetes(tags: &[String]) -> Option<String> {
+    let told = |prefix: &str| tags.iter().find_map(|tag| tag.strip_prefix(prefix));
+    let namespace = told(TAG_NAMESPACE)?;
+    let object = ["claim", "snapshot"].map(|what| format!("{TAG_KUBERNETES}{what}:"));
+    let name = object.iter().find_map(|prefix| told(prefix))?;
+    Some(format!("{namespace}/{name}"))
 }
 
 fn is_tag_character(c: char) -> bool {
@@ -128,6 +144,8 @@ mod tests {
             labels.tags,
             ["k8s:namespace:shop-eu", "k8s:claim:data-db-0", "k8s:object:pvc-1"]
         );
+        assert_eq!(told_by_kubernetes(&labels.tags).as_deref(), Some("shop-eu/data-db-0"));
+        assert_eq!(told_by_kubernetes(&labels.tags[1..]), None);
         assert_eq!(of_kubernetes(&Context::new(), "claim", keys), Labels::default());
     }
 

@@ -8,6 +8,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
 use serde::Serialize;
@@ -43,6 +44,12 @@ pub trait Meter: Send + Sync + 'static {
     fn remaining(&self, requests: u64);
 }
 
+/// Nobody is told.
+impl Meter for () {
+    fn answered(&self, _: &'static str, _: u16) {}
+    fn remaining(&self, _: u64) {}
+}
+
 /// The API of one account.
 pub(super) struct Client<E> {
     exchange: E,
@@ -50,6 +57,8 @@ pub(super) struct Client<E> {
     pace: Pace,
     per_minute: usize,
     random: Mutex<fastrand::Rng>,
+    /// The cloud's time at its last answer that told it.
+    time: Mutex<Option<Timestamp>>,
     meter: Box<dyn Meter>,
 }
 
@@ -116,7 +125,12 @@ impl<E: Exchange> Client<E> {
         meter: Box<dyn Meter>,
     ) -> Self {
         let (pace, random) = (Pace::new(per_minute), Mutex::new(random));
-        Self { exchange, token, pace, per_minute, random, meter }
+        Self { exchange, token, pace, per_minute, random, time: Mutex::default(), meter }
+    }
+
+    /// The cloud's own time when it answered last, if it told it.
+    pub(super) fn time(&self) -> Option<Timestamp> {
+        *self.time.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes the call and reads its JSON.
@@ -228,6 +242,9 @@ impl<E: Exchange> Client<E> {
         match outcome {
             Ok(response) => {
                 tracing::debug!(request = call.describe(), status, millis, "the cloud answered");
+                if let Some(date) = response.date() {
+                    *self.time.lock().unwrap_or_else(PoisonError::into_inner) = Some(date);
+                }
                 // A pause of this route alone tells nothing of the budget.
                 let counts = if status == 429 && call.own_pause { 200 } else { status };
                 let mut heard = Heard::new(counts, &response.headers);

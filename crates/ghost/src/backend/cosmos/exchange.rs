@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use jiff::Timestamp;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderValue};
 use reqwest::{Certificate, Method};
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
@@ -43,6 +44,15 @@ pub struct Response {
     pub headers: HeaderMap,
     /// The body, read whole.
     pub body: Vec<u8>,
+}
+
+impl Response {
+    /// The cloud's own time when it answered, if it tells.
+    #[must_use]
+    pub fn date(&self) -> Option<Timestamp> {
+        let text = self.headers.get(DATE)?.to_str().ok()?;
+        jiff::fmt::rfc2822::parse(text).ok().map(|date| date.timestamp())
+    }
 }
 
 /// Why there is no response.

@@ -3,16 +3,9 @@
 use async_trait::async_trait;
 use reqwest::header::{DATE, HeaderMap, HeaderValue};
 
-use super::client::{Client, Meter};
+use super::client::Client;
 use super::exchange::{Exchange, Failure, Request, Response};
 use super::token::TokenFile;
-
-struct NoMeter;
-
-impl Meter for NoMeter {
-    fn answered(&self, _: &'static str, _: u16) {}
-    fn remaining(&self, _: u64) {}
-}
 
 /// A client of this cloud, with a budget that no test comes near.
 pub(super) fn client<E: Exchange>(cloud: E) -> Client<E> {
@@ -20,7 +13,7 @@ pub(super) fn client<E: Exchange>(cloud: E) -> Client<E> {
     let token = folder.path().join("token");
     std::fs::write(&token, "t").expect("written");
     let token = TokenFile::open(token).expect("a token");
-    Client::new(cloud, token, 1000, fastrand::Rng::with_seed(1), Box::new(NoMeter))
+    Client::new(cloud, token, 1000, fastrand::Rng::with_seed(1), Box::new(()))
 }
 
 /// Answers every request by its path.

@@ -13,13 +13,12 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
 use jiff::Timestamp;
-use reqwest::header::DATE;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::client::{Call, Client};
 use super::error::ApiError;
-use super::exchange::{Exchange, Response};
+use super::exchange::Exchange;
 use super::wire;
 use crate::error::{Error, Result};
 
@@ -216,12 +215,7 @@ async fn page<E: Exchange, T: Entry>(
         status: response.status,
         detail: error.to_string(),
     })?;
-    Ok((date(&response), body))
-}
-
-fn date(response: &Response) -> Option<Timestamp> {
-    let text = response.headers.get(DATE)?.to_str().ok()?;
-    jiff::fmt::rfc2822::parse(text).ok().map(|date| date.timestamp())
+    Ok((response.date(), body))
 }
 
 #[cfg(test)]
@@ -230,6 +224,7 @@ mod tests {
 
     use serde_json::json;
 
+    use super::super::exchange::Response;
     use super::super::fixture::{Played, client, response};
     use super::*;
 

@@ -53,7 +53,7 @@ impl ClusterId {
 
 /// The cloud's name for the orchestrator's.
 pub(super) fn cloud_name(cluster: Option<&ClusterId>, name: &str) -> String {
-    let prefix = cluster.map(|cluster| format!("{}-", cluster.as_str())).unwrap_or_default();
+    let prefix = cluster.map(prefix).unwrap_or_default();
     let plain = format!("{prefix}{name}");
     if is_cloud_name(&plain) && !has_hash(name) {
         return plain;
@@ -71,6 +71,16 @@ pub(super) fn cloud_name(cluster: Option<&ClusterId>, name: &str) -> String {
     };
     let cut = readable.len().min(room - lead.len());
     format!("{prefix}{lead}{}{MARK}{}", &readable[..cut], &digest[..HASH_DIGITS])
+}
+
+/// Whether [`cloud_name`] gives this name to something of this cluster.
+pub(super) fn is_of(cluster: &ClusterId, cloud_name: &str) -> bool {
+    let rest = cloud_name.strip_prefix(&prefix(cluster));
+    is_cloud_name(cloud_name) && rest.is_some_and(|rest| !rest.is_empty())
+}
+
+fn prefix(cluster: &ClusterId) -> String {
+    format!("{}-", cluster.as_str())
 }
 
 fn is_cloud_name(name: &str) -> bool {
@@ -154,6 +164,14 @@ mod tests {
             let (a, b) = (of(None, &one), of(None, &two));
             prop_assert!(is_cloud_name(&a));
             prop_assert_eq!(a == b, one == two);
+        }
+
+        #[test]
+        fn every_name_is_known_to_be_of_its_cluster_and_of_no_other(name in "\\PC{1,40}") {
+            prop_assume!(name.len() <= 128);
+            let [a, b] = ["prod", "prod2"].map(|id| ClusterId::new(id).expect("a sound id"));
+            let given = cloud_name(Some(&a), &name);
+            prop_assert!(is_of(&a, &given) && !is_of(&b, &given));
         }
     }
 }

@@ -16,7 +16,7 @@ use super::error::ApiError;
 use super::exchange::Exchange;
 use super::list::{self, Which};
 use super::look::volume_path;
-use super::{Cosmos, SETTLE, TAG_GHOST, is_sendable, name, no_volume, wire};
+use super::{Cosmos, SETTLE, is_sendable, name, no_volume, ownership, wire};
 use crate::backend::Snapshots;
 use crate::error::{Error, ErrorKind, Result};
 use crate::volume::{
@@ -46,18 +46,12 @@ impl<E: Exchange> Snapshots for Cosmos<E> {
     }
 
     async fn get(&self, id: &SnapshotId) -> Result<Option<Snapshot>> {
-        let Some(path) = path(id) else { return Ok(None) };
-        match self.client.json::<wire::SnapshotBody>(Call::get(ROUTE, path)).await {
-            Ok(body) => domain(&body.snapshot).map(Some),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        self.read_snapshot(id).await?.as_ref().map(domain).transpose()
     }
 
     async fn list(&self, source: Option<&VolumeId>) -> Result<Vec<Snapshot>> {
         let own = |snapshot: &wire::Snapshot| {
-            let mut clusters =
-                tags(snapshot).filter_map(|tag| tag.strip_prefix(super::TAG_CLUSTER));
+            let mut clusters = ownership::clusters(tags(snapshot));
             let wanted = self.options.cluster_id.as_ref().map(name::ClusterId::as_str);
             clusters.next().is_none_or(|cluster| Some(cluster) == wanted)
         };
@@ -71,8 +65,7 @@ impl<E: Exchange> Snapshots for Cosmos<E> {
         }
         let cluster = self.options.cluster_id.as_ref();
         let name = name::cloud_name(cluster, spec.name.as_str());
-        let mut tags = vec![TAG_GHOST.to_owned()];
-        tags.extend(cluster.map(|cluster| format!("{}{}", super::TAG_CLUSTER, cluster.as_str())));
+        let mut tags: Vec<String> = ownership::tags(cluster).collect();
         if let Purpose::Clones(keys) = &spec.purpose {
             tags.extend(keys.iter().map(|key| format!("{TAG_CLONE}{}", key.as_str())));
         }
@@ -125,8 +118,18 @@ impl<E: Exchange> Snapshots for Cosmos<E> {
 const ROUTE: &str = "/v2/snapshots/{id}";
 
 impl<E: Exchange> Cosmos<E> {
+    /// The snapshot of this id, if there is one.
+    pub(super) async fn read_snapshot(&self, id: &SnapshotId) -> Result<Option<wire::Snapshot>> {
+        let Some(path) = path(id) else { return Ok(None) };
+        match self.client.json::<wire::SnapshotBody>(Call::get(ROUTE, path)).await {
+            Ok(body) => Ok(Some(body.snapshot)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Every snapshot, or those of one volume.
-    async fn read_all(&self, source: Option<&VolumeId>) -> Result<Vec<wire::Snapshot>> {
+    pub(super) async fn read_all(&self, source: Option<&VolumeId>) -> Result<Vec<wire::Snapshot>> {
         self.fresh.settled().await;
         let mut all = self.fresh.applied_to(self.list_all(source).await?);
         all.retain(|one| source.is_none_or(|source| one.resource_id == source.as_str()));
@@ -202,13 +205,20 @@ fn tags(snapshot: &wire::Snapshot) -> impl Iterator<Item = &str> {
     snapshot.tags.iter().flatten().map(String::as_str)
 }
 
+/// The keys of the clones that the snapshot was made for.
+fn clones(snapshot: &wire::Snapshot) -> impl Iterator<Item = CloneKey> {
+    tags(snapshot).filter_map(|tag| tag.strip_prefix(TAG_CLONE)).filter_map(CloneKey::parse)
+}
+
+/// Whether the snapshot was made for clones, which delete it.
+pub(super) fn is_for_clones(snapshot: &wire::Snapshot) -> bool {
+    clones(snapshot).next().is_some()
+}
+
 fn domain(snapshot: &wire::Snapshot) -> Result<Snapshot> {
     let odd = |what: &str| format!("the cloud's snapshot {:?} has {what}", snapshot.id);
     let unexpected = |error: Error| error.into_kind(ErrorKind::Unavailable);
-    let clones: BTreeSet<CloneKey> = tags(snapshot)
-        .filter_map(|tag| tag.strip_prefix(TAG_CLONE))
-        .filter_map(CloneKey::parse)
-        .collect();
+    let clones: BTreeSet<CloneKey> = clones(snapshot).collect();
     let region = snapshot.regions.first().cloned().unwrap_or_default();
     let created = snapshot.created_at.as_deref().and_then(|text| text.parse::<Timestamp>().ok());
     Ok(Snapshot {

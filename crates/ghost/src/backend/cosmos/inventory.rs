@@ -1,0 +1,166 @@
+//! What an account holds, and what of it a cluster made: for finding what was left behind.
+//!
+//! Nothing here decides what may go. It tells what is there, whole or not at all, and looks at one
+//! item again, so that whoever decides can do so on what is true at that moment.
+
+use std::fmt;
+
+use jiff::Timestamp;
+
+use super::exchange::Exchange;
+use super::ownership::{self, Maker};
+use super::{ClusterId, Cosmos, list, snapshot, wire};
+use crate::backend::{Backend, Snapshots};
+use crate::error::{Error, Result};
+use crate::volume::{Bytes, NodeId, SnapshotId, VolumeId, told_by_kubernetes};
+
+/// Which volume or snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ItemId {
+    /// A volume.
+    Volume(VolumeId),
+    /// A snapshot.
+    Snapshot(SnapshotId),
+}
+
+impl ItemId {
+    /// What it is: `volume` or `snapshot`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Volume(_) => "volume",
+            Self::Snapshot(_) => "snapshot",
+        }
+    }
+
+    /// The cloud's id.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Volume(id) => id.as_str(),
+            Self::Snapshot(id) => id.as_str(),
+        }
+    }
+}
+
+impl fmt::Display for ItemId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {}", self.kind(), self.as_str())
+    }
+}
+
+/// A volume or snapshot, as the cloud describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Which one.
+    pub id: ItemId,
+    /// The cloud's name of it. Those of snapshots are not unique.
+    pub name: String,
+    /// Who made it.
+    pub maker: Maker,
+    /// The size of the volume, or of a volume that is made of the snapshot.
+    pub size: Bytes,
+    /// The region's slug; of a snapshot that is in several, the first; empty if none is told.
+    pub region: String,
+    /// When it was made, if the cloud tells.
+    pub created: Option<Timestamp>,
+    /// The nodes that it is attached to; a snapshot never is.
+    pub attached: Vec<NodeId>,
+    /// Whether it is a snapshot that was made for clones of its volume: those delete it, and no
+    /// object of Kubernetes names it.
+    pub is_for_clones: bool,
+    /// What it was made for, by its tags: the claim or snapshot, as `namespace/name`.
+    pub made_for: Option<String>,
+}
+
+impl<E: Exchange> Cosmos<E> {
+    /// Every volume and every snapshot of the account, whoever made it.
+    ///
+    /// # Errors
+    /// Whenever it is not certain that none is missing: `Unavailable` when a list changed while it
+    /// was read, and the error of any page that could not be.
+    pub async fn inventory(&self, cluster: &ClusterId) -> Result<Vec<Item>> {
+        let volumes = list::volumes(&self.client, &self.recent).await?;
+        let snapshots = self.read_all(None).await?;
+        let volumes = volumes.into_iter().map(|volume| of_volume(cluster, volume));
+        let snapshots = snapshots.into_iter().map(|snapshot| of_snapshot(cluster, snapshot));
+        volumes.chain(snapshots).collect()
+    }
+
+    /// The item as it is now; `None` when there is none any more.
+    ///
+    /// # Errors
+    /// When it could not be read.
+    pub async fn item(&self, cluster: &ClusterId, id: &ItemId) -> Result<Option<Item>> {
+        match id {
+            ItemId::Volume(id) => {
+                let volume = self.look(id).await?;
+                volume.map(|volume| of_volume(cluster, volume)).transpose()
+            }
+            ItemId::Snapshot(id) => {
+                let snapshot = self.read_snapshot(id).await?;
+                snapshot.map(|snapshot| of_snapshot(cluster, snapshot)).transpose()
+            }
+        }
+    }
+
+    /// Deletes the item, whatever it is.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none, `Precondition` when it is attached or something depends on it.
+    pub async fn delete_item(&self, id: &ItemId) -> Result<()> {
+        match id {
+            ItemId::Volume(id) => Backend::delete(self, id).await,
+            ItemId::Snapshot(id) => Snapshots::delete(self, id).await,
+        }
+    }
+
+    /// The cloud's own time when it answered last, if it told it.
+    #[must_use]
+    pub fn time(&self) -> Option<Timestamp> {
+        self.client.time()
+    }
+}
+
+fn of_volume(cluster: &ClusterId, volume: wire::Volume) -> Result<Item> {
+    let odd = |error: Error| odd("volume", &volume.id, error);
+    let droplets = volume.droplet_ids.iter().flatten();
+    let attached = droplets.map(|id| NodeId::new(id.to_string())).collect::<Result<_>>();
+    let tags = volume.tags.unwrap_or_default();
+    Ok(Item {
+        id: ItemId::Volume(VolumeId::new(volume.id.clone()).map_err(odd)?),
+        maker: ownership::maker(cluster, &volume.name, &tags),
+        size: Bytes::from_gib(volume.size_gigabytes),
+        region: volume.region.slug,
+        created: time(volume.created_at.as_deref()),
+        attached: attached.map_err(odd)?,
+        is_for_clones: false,
+        made_for: told_by_kubernetes(&tags),
+        name: volume.name,
+    })
+}
+
+fn of_snapshot(cluster: &ClusterId, snapshot: wire::Snapshot) -> Result<Item> {
+    let id = SnapshotId::new(snapshot.id.clone());
+    let is_for_clones = snapshot::is_for_clones(&snapshot);
+    let tags = snapshot.tags.unwrap_or_default();
+    Ok(Item {
+        id: ItemId::Snapshot(id.map_err(|error| odd("snapshot", &snapshot.id, error))?),
+        maker: ownership::maker(cluster, &snapshot.name, &tags),
+        size: Bytes::from_gib(snapshot.min_disk_size),
+        region: snapshot.regions.into_iter().next().unwrap_or_default(),
+        created: time(snapshot.created_at.as_deref()),
+        attached: Vec::new(),
+        is_for_clones,
+        made_for: told_by_kubernetes(&tags),
+        name: snapshot.name,
+    })
+}
+
+fn odd(kind: &str, id: &str, error: Error) -> Error {
+    error.context(format_args!("the cloud's {kind} {id:?} is odd"))
+}
+
+fn time(text: Option<&str>) -> Option<Timestamp> {
+    text.and_then(|text| text.parse().ok())
+}
