@@ -19,6 +19,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Finds volumes and snapshots at the cloud that the cluster has forgotten
+    #[command(long_about = ORPHANS_ABOUT, after_help = ORPHANS_EXAMPLES)]
     Orphans(Box<OrphansArgs>),
 }
 
@@ -50,7 +51,6 @@ Exit codes:
 
 /// What `orphans` takes.
 #[derive(Args, Debug)]
-#[command(long_about = ORPHANS_ABOUT, after_help = ORPHANS_EXAMPLES)]
 pub(crate) struct OrphansArgs {
     /// Only these, by name or id
     #[arg(value_name = "NAME")]

@@ -6,7 +6,7 @@
 
 use std::io::{self, Write};
 
-use ghost::backend::cosmos::{ClusterId, Cosmos, Http, Item, Options};
+use ghost::backend::cosmos::{ClusterId, Cosmos, Http, Item, ItemId, Options};
 use ghost::config::Account;
 use ghost::error::{Error, Result};
 use jiff::{SignedDuration, Timestamp};
@@ -150,8 +150,10 @@ impl Orphans {
         let rule = self.rule();
         let judge = |item: Item| Found { standing: rule.decide(&item, names), item };
         let mut found: Vec<Found> = items.into_iter().map(judge).collect();
-        found.sort_by(|a, b| {
-            (&a.item.id.kind(), &a.item.name).cmp(&(&b.item.id.kind(), &b.item.name))
+        // Orphans before what is kept, volumes before snapshots.
+        found.sort_by_cached_key(|Found { item, standing }| {
+            let is_snapshot = matches!(item.id, ItemId::Snapshot(_));
+            (*standing != Standing::Orphan, is_snapshot, item.name.clone())
         });
         found
     }

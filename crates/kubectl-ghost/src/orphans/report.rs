@@ -69,11 +69,12 @@ impl<'a> Report<'a> {
                 format!("{} of cluster {cluster}, {}", counted(&orphans), Bytes::new(size))
             }
         };
-        let kept = self.rows.len() - orphans.len();
+        let is_kept = |found: &&&Found| matches!(found.standing, Standing::Kept(_));
+        let kept = self.rows.iter().filter(is_kept).count();
         let count = |standing: &Standing| self.having(standing).count();
         let _ = write!(
             text,
-            "; {kept} kept, {} in use, {} of others",
+            "; {kept} kept, {} in use, {} made by others",
             count(&Standing::InUse),
             count(&Standing::Foreign)
         );
@@ -171,7 +172,7 @@ impl<'a> Report<'a> {
             "minimumAgeSeconds": self.minimum_age.as_secs(),
             "items": items.collect::<Vec<_>>(),
             "inUse": count(&Standing::InUse),
-            "ofOthers": count(&Standing::Foreign),
+            "madeByOthers": count(&Standing::Foreign),
             "unjudgedSnapshots": count(&Standing::Unjudged),
         })
     }

@@ -108,11 +108,13 @@ impl Reason {
     fn text(self, item: &Item) -> String {
         match self {
             Self::NotMadeHere => match item.maker {
-                Maker::OnlyNamedSo => "not made by this cluster: it lacks its tags".to_owned(),
-                _ => "not made by this cluster: it has another name".to_owned(),
+                Maker::OnlyNamedSo => {
+                    "not made by this cluster: its name fits, its tags do not".to_owned()
+                }
+                _ => "not made by this cluster: its tags fit, its name does not".to_owned(),
             },
             Self::Attached => {
-                let mut text = "attached to".to_owned();
+                let mut text = "attached to node".to_owned();
                 for node in &item.attached {
                     let _ = write!(text, " {node}");
                 }

@@ -12,10 +12,10 @@ pub(crate) const DRIVER: &str = "ghost.csi.greenhost.net";
 
 /// What may be deleted, and nothing else.
 pub(crate) const ORPHANS: [&str; 4] = [
-    "snapshot prod-clone-of-SOURCE",
-    "snapshot prod-snapshot-orphan",
     "volume prod-pvc-orphan",
     "volume prod-pvc-orphan-x9c89038b84c55af1951d",
+    "snapshot prod-clone-of-SOURCE",
+    "snapshot prod-snapshot-orphan",
 ];
 
 /// What must never be deleted, and what is told of it when it is asked for.
@@ -23,13 +23,13 @@ pub(crate) const LOOK_ALIKES: [(&str, &str); 16] = [
     ("prod-pvc-used", "a PersistentVolume names it"),
     ("prod-pvc-flexvolume", "a PersistentVolume names it"),
     ("prod-pvc-other-driver", "a PersistentVolume names it"),
-    ("prod-pvc-attached", "attached to 101"),
+    ("prod-pvc-attached", "attached to node 101"),
     ("prod-pvc-young", "younger than 24 hours"),
-    ("prod-pvc-untagged", "not made by this cluster: it lacks its tags"),
-    ("prod-pvc-no-cluster", "not made by this cluster: it lacks its tags"),
-    ("prod-pvc-two-clusters", "not made by this cluster: it lacks its tags"),
-    ("manual", "not made by this cluster: it has another name"),
-    ("production-pvc-orphan", "not made by this cluster: it has another name"),
+    ("prod-pvc-untagged", "not made by this cluster: its name fits, its tags do not"),
+    ("prod-pvc-no-cluster", "not made by this cluster: its name fits, its tags do not"),
+    ("prod-pvc-two-clusters", "not made by this cluster: its name fits, its tags do not"),
+    ("manual", "not made by this cluster: its tags fit, its name does not"),
+    ("production-pvc-orphan", "not made by this cluster: its tags fit, its name does not"),
     ("prod2-pvc-orphan", "not made by this cluster"),
     ("pvc-orphan", "not made by this cluster"),
     ("prod-snapshot-used", "a VolumeSnapshotContent names it"),

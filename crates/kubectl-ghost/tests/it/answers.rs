@@ -44,7 +44,7 @@ async fn what_comes_into_use_before_the_answer_is_not_deleted() {
     world.age("volume", &id, 72).await;
 
     let run = world.orphans_meanwhile(&options, world.attach(&id)).await;
-    run.told(1, "refused: volume prod-pvc-orphan: attached to 101");
+    run.told(1, "refused: volume prod-pvc-orphan: attached to node 101");
     assert_eq!(world.deletions().await, 0);
 
     // Attached, and the cloud does not say so when it is read: it refuses the deletion itself.

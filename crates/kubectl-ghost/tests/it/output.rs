@@ -18,14 +18,14 @@ async fn the_list_has_a_form_for_people_and_one_for_programs() {
     assert_eq!(rows[0], ["KIND", "NAME", "SIZE", "AGE", "FOR", "STATE"]);
     for row in [
         ["volume", "prod-pvc-orphan", "10 GiB", "3d", "shop/data", "orphan"],
-        ["volume", "prod-pvc-attached", "10 GiB", "3d", "shop/data", "kept: attached to 101"],
+        ["volume", "prod-pvc-attached", "10 GiB", "3d", "shop/data", "kept: attached to node 101"],
         [
             "volume",
             "manual",
             "1 GiB",
             "3d",
             "-",
-            "kept: not made by this cluster: it has another name",
+            "kept: not made by this cluster: its tags fit, its name does not",
         ],
         ["snapshot", "prod-snapshot-orphan", "10 GiB", "3d", "-", "orphan"],
     ] {
@@ -35,7 +35,7 @@ async fn the_list_has_a_form_for_people_and_one_for_programs() {
     for absent in ["prod-pvc-used", "prod2-", "crowd"] {
         assert!(!table.stdout.contains(absent), "{}", table.stdout);
     }
-    table.told(3, "; 8 kept, 5 in use, 3 of others");
+    table.told(3, "; 8 kept, 5 in use, 3 made by others");
 
     let wide = world.orphans(&account.in_cluster(&["-o", "wide"]), "");
     assert!(wide.stdout.contains(&world.id("volume", "prod-pvc-orphan").await), "{wide:?}");
@@ -52,7 +52,7 @@ async fn the_list_has_a_form_for_people_and_one_for_programs() {
     assert!(orphan["ageSeconds"].as_u64().unwrap() >= 72 * 3600);
     let attached = item("prod-pvc-attached");
     assert_eq!((&attached["orphan"], &attached["attachedTo"][0]), (&false.into(), &"101".into()));
-    assert_eq!(attached["reason"], "attached to 101");
+    assert_eq!(attached["reason"], "attached to node 101");
 }
 
 #[tokio::test]
