@@ -165,6 +165,23 @@ fn a_droplet_that_is_off_takes_volumes_all_the_same() {
 }
 
 #[test]
+fn what_was_made_can_be_said_to_be_older() {
+    let mut cloud = cloud(Settings::default());
+    let volume = cloud.volume("one");
+    let made = cloud.succeed("POST", &format!("/v2/volumes/{volume}/snapshots"), r#"{"name":"s"}"#);
+    let snapshot = made["snapshot"]["id"].as_str().unwrap().to_owned();
+    let old = r#"{"created_at":"2020-02-02T00:00:00Z"}"#;
+    cloud.succeed("PUT", &format!("/sim/v1/volumes/{volume}"), old);
+    cloud.succeed("PUT", &format!("/sim/v1/snapshots/{snapshot}"), old);
+    let state = cloud.succeed("GET", "/sim/v1/state", "");
+    for kind in ["volumes", "snapshots"] {
+        assert_eq!(state[kind][0]["created_at"], "2020-02-02T00:00:00Z");
+        assert_eq!(cloud.refused("PUT", &format!("/sim/v1/{kind}/absent"), old).0, 404);
+    }
+    assert_eq!(cloud.refused("PUT", &format!("/sim/v1/volumes/{volume}"), r#"{"age":1}"#).0, 422);
+}
+
+#[test]
 fn an_action_moves_the_volume_when_its_time_is_over() {
     let mut cloud = cloud(Settings { action_time: Duration::from_secs(10), ..Settings::default() });
     let volume = cloud.volume("one");

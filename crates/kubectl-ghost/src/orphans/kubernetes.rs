@@ -186,6 +186,11 @@ async fn list(client: &Client, resource: &ApiResource) -> Result<Vec<DynamicObje
 fn not_whole(what: &str, error: kube::Error) -> Error {
     let what = format!("the list of {what} could not be read whole");
     match error {
+        // Every answer of an API server has its code within.
+        kube::Error::Api(status) if status.code == 0 => {
+            let message = status.message;
+            Error::unavailable(format!("{what}: what answered is no API server: {message}"))
+        }
         kube::Error::Api(status) => {
             let (kind, hint) = match status.code {
                 401 => (ErrorKind::Unauthenticated, ""),

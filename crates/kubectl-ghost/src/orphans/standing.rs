@@ -125,3 +125,103 @@ impl Reason {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ghost::volume::{Bytes, NodeId, SnapshotId, VolumeId};
+
+    use super::super::names::Words;
+    use super::*;
+
+    fn names(of_volumes: &str, of_snapshots: Option<&str>) -> Names {
+        let words = |text: &str| {
+            let mut words = Words::default();
+            words.add(text);
+            words
+        };
+        Names {
+            of_volumes: words(of_volumes),
+            of_snapshots: of_snapshots.map(words),
+            of_driver: None,
+        }
+    }
+
+    fn item(is_snapshot: bool) -> Item {
+        let id = match is_snapshot {
+            true => ItemId::Snapshot(SnapshotId::new("id-1").expect("an id")),
+            false => ItemId::Volume(VolumeId::new("id-1").expect("an id")),
+        };
+        Item {
+            id,
+            name: "prod-1".to_owned(),
+            maker: Maker::Cluster,
+            size: Bytes::from_gib(1),
+            region: "ams1".to_owned(),
+            created: "2026-01-01T00:00:00Z".parse().ok(),
+            attached: Vec::new(),
+            is_for_clones: false,
+            made_for: None,
+        }
+    }
+
+    fn rule(now: &str) -> Rule {
+        Rule { now: now.parse().expect("a time"), minimum_age: SignedDuration::from_hours(24) }
+    }
+
+    #[test]
+    fn whatever_speaks_against_it_keeps_it() {
+        let late = rule("2026-01-02T00:00:00Z");
+        let none = names("", Some(""));
+        let attached = vec![NodeId::new("101").expect("an id")];
+        for is_snapshot in [false, true] {
+            let item = || item(is_snapshot);
+            assert_eq!(late.decide(&item(), &none), Standing::Orphan);
+            let named = [
+                names("x/id-1", Some("id-1")),
+                names("prod-1", Some("\"prod-1\"")),
+                names("ID-1", Some("ID-1")),
+            ];
+            for names in named {
+                assert_eq!(late.decide(&item(), &names), Standing::InUse);
+            }
+            let kept = |reason| Standing::Kept(reason);
+            let young = kept(Reason::Young(late.minimum_age));
+            for (now, item, expected) in [
+                ("2026-01-01T23:59:59Z", item(), young.clone()),
+                ("2025-01-01T00:00:00Z", item(), young),
+                ("2026-02-01T00:00:00Z", Item { created: None, ..item() }, kept(Reason::Ageless)),
+                (
+                    "2026-02-01T00:00:00Z",
+                    Item { attached: attached.clone(), ..item() },
+                    kept(Reason::Attached),
+                ),
+                (
+                    "2026-02-01T00:00:00Z",
+                    Item { maker: Maker::OnlyNamedSo, ..item() },
+                    kept(Reason::NotMadeHere),
+                ),
+                (
+                    "2026-02-01T00:00:00Z",
+                    Item { maker: Maker::OnlyTaggedSo, ..item() },
+                    kept(Reason::NotMadeHere),
+                ),
+                ("2026-02-01T00:00:00Z", Item { maker: Maker::Other, ..item() }, Standing::Foreign),
+            ] {
+                let standing = rule(now).decide(&item, &none);
+                assert_eq!(standing, expected, "{item:?}");
+                assert!(standing.refusal(&item).is_some());
+            }
+        }
+        // Volumes and snapshots are named by objects of different kinds.
+        assert_eq!(late.decide(&item(false), &names("", Some("id-1"))), Standing::Orphan);
+        assert_eq!(late.decide(&item(true), &names("id-1", Some(""))), Standing::Orphan);
+    }
+
+    #[test]
+    fn without_contents_only_what_is_made_for_clones_is_judged() {
+        let (late, unknown) = (rule("2026-02-01T00:00:00Z"), names("", None));
+        assert_eq!(late.decide(&item(true), &unknown), Standing::Unjudged);
+        let clone = Item { is_for_clones: true, ..item(true) };
+        assert_eq!(late.decide(&clone, &unknown), Standing::Orphan);
+    }
+}

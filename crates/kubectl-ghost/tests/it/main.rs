@@ -11,4 +11,5 @@ mod api_server;
 mod lists;
 mod look_alikes;
 mod output;
+mod tls;
 mod world;

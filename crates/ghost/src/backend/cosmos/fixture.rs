@@ -9,11 +9,15 @@ use super::token::TokenFile;
 
 /// A client of this cloud, with a budget that no test comes near.
 pub(super) fn client<E: Exchange>(cloud: E) -> Client<E> {
+    Client::new(cloud, token(), 1000, fastrand::Rng::with_seed(1), Box::new(()))
+}
+
+/// A token that any such cloud takes.
+pub(super) fn token() -> TokenFile {
     let folder = tempfile::tempdir().expect("a folder");
     let token = folder.path().join("token");
     std::fs::write(&token, "t").expect("written");
-    let token = TokenFile::open(token).expect("a token");
-    Client::new(cloud, token, 1000, fastrand::Rng::with_seed(1), Box::new(()))
+    TokenFile::open(token).expect("a token")
 }
 
 /// Answers every request by its path.

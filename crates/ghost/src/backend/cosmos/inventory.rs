@@ -164,3 +164,98 @@ fn odd(kind: &str, id: &str, error: Error) -> Error {
 fn time(text: Option<&str>) -> Option<Timestamp> {
     text.and_then(|text| text.parse().ok())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::exchange::Response;
+    use super::super::fixture::{Played, response, token};
+    use super::super::{Options, TokenFile};
+    use super::*;
+    use crate::error::ErrorKind;
+
+    const NOW: &str = "Thu, 01 Jan 2026 12:00:00 GMT";
+
+    fn cluster() -> ClusterId {
+        ClusterId::new("prod").expect("a sound id")
+    }
+
+    fn account<F>(played: F) -> Cosmos<Played<F>>
+    where
+        F: Fn(&str) -> Response + Send + Sync + 'static,
+    {
+        let options =
+            Options { cluster_id: None, requests_per_minute: 1000, attach_limit: 7, seed: 1 };
+        let token: TokenFile = token();
+        Cosmos::new(Played(played), token, options, Box::new(()))
+    }
+
+    /// What the cloud answers for these lists.
+    fn lists(path: &str, volumes: &Value, snapshots: &Value) -> Response {
+        let (key, list) = match path.starts_with("/v2/volumes") {
+            true => ("volumes", volumes),
+            false => ("snapshots", snapshots),
+        };
+        let total = list.as_array().map(Vec::len);
+        response(200, Some(NOW), json!({ key: list, "meta": { "total": total } }).to_string())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn everything_is_told_with_what_a_decision_needs() {
+        let own = json!(["ghost", "ghost:cluster:prod", "k8s:namespace:shop", "k8s:claim:data"]);
+        let volumes = json!([
+            { "id": "v-1", "name": "prod-pvc-1", "size_gigabytes": 10, "tags": own,
+              "region": { "slug": "ams1" }, "droplet_ids": [101], "created_at": "2026-01-01T00:00:00Z" },
+            { "id": "v-2", "name": "mine", "size_gigabytes": 1, "region": { "slug": "" } },
+        ]);
+        let clone = json!(["ghost", "ghost:cluster:prod", "ghost:clone:0123456789abcdef0123"]);
+        let snapshots = json!([
+            { "id": "s-1", "name": "prod-clone-of-v-1", "resource_id": "v-1", "min_disk_size": 10,
+              "tags": clone, "created_at": "soon" },
+        ]);
+        let account = account(move |path: &str| lists(path, &volumes, &snapshots));
+        assert_eq!(account.time(), None);
+        let items = account.inventory(&cluster()).await.expect("two whole lists");
+        let noon = "2026-01-01T12:00:00Z".parse().ok();
+        assert_eq!(account.time(), noon, "the cloud's own");
+        let [volume, other, snapshot] = &items[..] else { panic!("{items:?}") };
+        assert_eq!(
+            *volume,
+            Item {
+                id: ItemId::Volume(VolumeId::new("v-1").expect("an id")),
+                name: "prod-pvc-1".to_owned(),
+                maker: Maker::Cluster,
+                size: Bytes::from_gib(10),
+                region: "ams1".to_owned(),
+                created: "2026-01-01T00:00:00Z".parse().ok(),
+                attached: vec![NodeId::new("101").expect("an id")],
+                is_for_clones: false,
+                made_for: Some("shop/data".to_owned()),
+            }
+        );
+        assert_eq!((other.maker, other.created), (Maker::Other, None));
+        assert_eq!((snapshot.maker, snapshot.created), (Maker::Cluster, None));
+        assert!(snapshot.is_for_clones);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_missing_or_odd_makes_the_whole_inventory_fail() {
+        let sound =
+            json!({ "id": "v-1", "name": "a", "size_gigabytes": 1, "region": { "slug": "r" } });
+        let mut odd = sound.clone();
+        odd["id"] = json!("");
+        for (volumes, snapshots) in
+            [(json!([sound, odd]), json!([])), (json!([sound]), json!([{ "id": "s-1" }]))]
+        {
+            let account = account(move |path: &str| lists(path, &volumes, &snapshots));
+            assert!(account.inventory(&cluster()).await.is_err());
+        }
+        let account = account(|path: &str| match path.starts_with("/v2/volumes") {
+            true => response(200, None, r#"{"volumes":[],"meta":{"total":0}}"#),
+            false => response(403, None, r#"{"id":"forbidden","message":"no"}"#),
+        });
+        let error = account.inventory(&cluster()).await.expect_err("only half of it");
+        assert_eq!(error.kind(), ErrorKind::Refused);
+    }
+}
