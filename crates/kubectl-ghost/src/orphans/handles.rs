@@ -2,30 +2,49 @@
 //!
 //! Any text will do, such as what `kubectl get -o yaml` prints, since each of its words counts. What
 //! matters is that the text is whole, which it cannot say itself: so it ends with a line that is
-//! written only when all before it was.
+//! written only when all before it was. And that it is fresh: what has come into use since is not in
+//! it.
 
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 use ghost::error::{Error, Result};
+use jiff::{SignedDuration, Timestamp};
 
 use super::names::{Names, Words};
+use super::report::ago;
 
 /// The line behind what all PersistentVolumes say.
 const END_OF_VOLUMES: &str = "# end of volumes";
 /// The line behind what all VolumeSnapshotContents say, after that.
 const END_OF_SNAPSHOTS: &str = "# end of snapshots";
 
+/// The oldest file that is believed.
+const AGE_LIMIT: SignedDuration = SignedDuration::from_hours(1);
+
 /// Reads the names in a file.
 ///
 /// # Errors
-/// `Invalid` when it cannot be read, or is not whole.
+/// `Invalid` when it cannot be read, is not whole, or was written more than an hour ago.
 pub(super) fn read(path: &Path) -> Result<Names> {
     let shown = path.display();
-    let text = fs::read_to_string(path).map_err(|error| {
+    let unreadable = |error: io::Error| {
         Error::invalid(format!("--handles {shown}: the file cannot be read")).with_source(error)
-    })?;
-    parse(&text).map_err(|error| error.context(format_args!("--handles {shown}")))
+    };
+    // The time first: what is written after it is only younger.
+    let written = fs::metadata(path).and_then(|metadata| metadata.modified());
+    let text = fs::read_to_string(path).map_err(unreadable)?;
+    let written = Timestamp::try_from(written.map_err(unreadable)?);
+    let written = written.map_err(|error| unreadable(io::Error::other(error)))?;
+    if Timestamp::now().duration_since(written) > AGE_LIMIT {
+        return Err(Error::invalid(format!(
+            "--handles {shown}: the file is of {written}, and what has come into use since is not \
+             in it; make it anew (at most {} old)",
+            ago(AGE_LIMIT)
+        )));
+    }
+    let names = parse(&text).map_err(|error| error.context(format_args!("--handles {shown}")))?;
+    Ok(Names { as_of: Some(written), ..names })
 }
 
 fn parse(text: &str) -> Result<Names> {
@@ -50,7 +69,7 @@ fn parse(text: &str) -> Result<Names> {
             "{line:?} stands behind the line {END_OF_SNAPSHOTS:?}, which must be the last"
         )));
     }
-    Ok(Names { of_volumes, of_snapshots: Some(of_snapshots), of_driver: None })
+    Ok(Names { of_volumes, of_snapshots: Some(of_snapshots), as_of: None, of_driver: None })
 }
 
 #[cfg(test)]

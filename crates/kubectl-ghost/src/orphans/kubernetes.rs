@@ -48,6 +48,7 @@ pub(super) async fn read(args: &KubernetesArgs) -> Result<Names> {
     Ok(Names {
         of_volumes: words(&volumes)?,
         of_snapshots: contents.as_deref().map(words).transpose()?,
+        as_of: None,
         of_driver: Some(of_driver),
     })
 }

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use ghost::backend::cosmos::{ClusterId, Maker};
 use ghost::csi::Plugin;
 use ghost::error::Result;
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{Found, handles, kubernetes};
@@ -30,6 +31,8 @@ pub(super) struct Names {
     pub(super) of_volumes: Words,
     /// What VolumeSnapshotContents say; `None` when the cluster has no such thing.
     pub(super) of_snapshots: Option<Words>,
+    /// When they were read, if that was before the cloud was.
+    pub(super) as_of: Option<Timestamp>,
     /// The handles of the driver's own objects; `None` when they are not told apart.
     pub(super) of_driver: Option<HashSet<String>>,
 }

@@ -70,7 +70,9 @@ impl Rule {
         if !item.attached.is_empty() {
             return Standing::Kept(Reason::Attached);
         }
-        match item.created.map(|created| self.now.duration_since(created)) {
+        // What was made after the names were read could not be among them.
+        let now = names.as_of.map_or(self.now, |as_of| as_of.min(self.now));
+        match item.created.map(|created| now.duration_since(created)) {
             None => Standing::Kept(Reason::Ageless),
             Some(age) if age < self.minimum_age => Standing::Kept(Reason::Young(self.minimum_age)),
             Some(_) => Standing::Orphan,
@@ -142,6 +144,7 @@ mod tests {
         Names {
             of_volumes: words(of_volumes),
             of_snapshots: of_snapshots.map(words),
+            as_of: None,
             of_driver: None,
         }
     }
@@ -215,6 +218,17 @@ mod tests {
         // Volumes and snapshots are named by objects of different kinds.
         assert_eq!(late.decide(&item(false), &names("", Some("id-1"))), Standing::Orphan);
         assert_eq!(late.decide(&item(true), &names("id-1", Some(""))), Standing::Orphan);
+    }
+
+    #[test]
+    fn what_was_young_when_the_names_were_read_is_kept() {
+        let late = rule("2026-02-01T00:00:00Z");
+        let read = |time: &str| Names { as_of: time.parse().ok(), ..names("", Some("")) };
+        let young = Standing::Kept(Reason::Young(late.minimum_age));
+        assert_eq!(late.decide(&item(false), &read("2026-01-01T23:59:59Z")), young);
+        assert_eq!(late.decide(&item(false), &read("2026-01-02T00:00:00Z")), Standing::Orphan);
+        let early = rule("2026-01-01T12:00:00Z");
+        assert_eq!(early.decide(&item(false), &read("2026-02-01T00:00:00Z")), young);
     }
 
     #[test]

@@ -80,6 +80,11 @@ async fn a_list_of_the_cloud_that_is_not_whole_ends_it() {
     std::fs::write(world.path("cut-off"), "v-1\n# end of volumes\ns-1\n").unwrap();
     let cut_off = format!("--handles={}", world.path("cut-off").display());
     refuses_altogether(&account, &[&cut_off], "\"# end of snapshots\" is missing").await;
+    let handles = account.handles();
+    let file = std::fs::File::options().append(true).open(world.path("handles")).unwrap();
+    let written = file.metadata().unwrap().modified().unwrap();
+    file.set_modified(written - std::time::Duration::from_secs(2 * 3600)).unwrap();
+    refuses_altogether(&account, &[&handles], "what has come into use since is not in it").await;
 
     // All is well again.
     assert_eq!(world.orphans(&source, "").code, 3);

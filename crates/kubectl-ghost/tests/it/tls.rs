@@ -19,7 +19,9 @@ async fn the_cluster_is_trusted_by_the_certificate_of_the_kubeconfig_alone() {
     let tls = ["--tls-cert-file", &path("certificate"), "--tls-key-file", &path("key")];
     server.start_simulator(&tls).unwrap();
 
-    for (authority, reason) in [(true, "no API server: unable to authenticate you"), (false, "certificate")] {
+    for (authority, reason) in
+        [(true, "no API server: unable to authenticate you"), (false, "certificate")]
+    {
         let mut cluster = json!({ "server": server.url() });
         if authority {
             cluster["certificate-authority"] = json!(path("certificate"));
