@@ -100,7 +100,7 @@ impl Command {
     )]
     pub(crate) async fn run(self) -> Result<Outcome> {
         let Self { program, arguments, stdin, limit } = self;
-        tracing::debug!(program, ?arguments, "run a tool of the host");
+        let shown = format!("{arguments:?}");
         let search = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
         let mut child = tokio::process::Command::new(program)
             .args(arguments)
@@ -117,6 +117,8 @@ impl Command {
                 }
                 _ => Error::io("start", program)(source),
             })?;
+        // With its number, so that one that never ends can be looked at.
+        tracing::debug!(program, arguments = shown, pid = child.id(), "run a tool of the host");
         let stdout = child.stdout.take().expect("standard output was piped above");
         let stderr = child.stderr.take().expect("standard error was piped above");
         let finish = async {

@@ -68,7 +68,7 @@ async fn an_ext_filesystem_of_every_block_size_is_found_by_its_spare_copies() {
 }
 
 #[tokio::test]
-async fn partition_tables_and_other_users_of_disks_are_named_and_kept() {
+async fn b13_partition_tables_and_other_users_of_disks_are_named_and_kept() {
     if !is_root() {
         return;
     }
@@ -118,7 +118,7 @@ fn lvm_checksum(bytes: &[u8]) -> u32 {
 }
 
 #[tokio::test]
-async fn a_partition_table_of_which_only_the_tail_is_left_is_found() {
+async fn b13_a_partition_table_of_which_only_the_tail_is_left_is_found() {
     if !is_root() {
         return;
     }
@@ -141,7 +141,7 @@ fn write_gpt_tail(node: &Path, size: u64) {
 }
 
 #[tokio::test]
-async fn bytes_without_a_meaning_are_data_too() {
+async fn b13_bytes_without_a_meaning_are_data_too() {
     if !is_root() {
         return;
     }
@@ -192,7 +192,7 @@ async fn two_filesystems_on_one_disk_are_too_many() {
 }
 
 #[tokio::test]
-async fn a_disk_that_cannot_be_read_is_an_error_until_it_can_be_read_again() {
+async fn b11_a_disk_that_cannot_be_read_is_an_error_until_it_can_be_read_again() {
     if !is_root() {
         return;
     }

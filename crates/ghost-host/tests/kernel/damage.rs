@@ -6,7 +6,7 @@ use crate::support::{Lab, MIB, is_root, run, try_run};
 use crate::{folder, formatted, plain, text, write_protected, writes};
 
 #[tokio::test]
-async fn a_wrong_count_is_repaired_without_asking() {
+async fn b14_a_wrong_count_is_repaired_without_asking() {
     if !is_root() {
         return;
     }
@@ -25,7 +25,7 @@ async fn a_wrong_count_is_repaired_without_asking() {
 }
 
 #[tokio::test]
-async fn damage_that_could_cost_data_is_left_to_a_person() {
+async fn b14_damage_that_could_cost_data_is_left_to_a_person() {
     if !is_root() {
         return;
     }
@@ -55,7 +55,7 @@ async fn damage_that_could_cost_data_is_left_to_a_person() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_checked_is_a_failure_and_no_damage() {
+async fn b14_what_cannot_be_checked_is_a_failure_and_no_damage() {
     if !is_root() {
         return;
     }

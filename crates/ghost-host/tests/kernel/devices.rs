@@ -13,7 +13,7 @@ use crate::support::{Lab, MIB, is_root, run};
 use crate::{disk, folder, formatted, plain, text};
 
 #[tokio::test]
-async fn a_disk_with_partitions_tells_of_them_and_a_partition_is_no_disk() {
+async fn b09_a_disk_with_partitions_tells_of_them_and_a_partition_is_no_disk() {
     if !is_root() {
         return;
     }
@@ -70,7 +70,7 @@ impl VirtioLab {
 }
 
 #[tokio::test]
-async fn a_serial_that_was_cut_counts_only_if_no_other_disk_has_it() {
+async fn b10_a_serial_that_was_cut_counts_only_if_no_other_disk_has_it() {
     if !is_root() {
         return;
     }
@@ -102,7 +102,7 @@ async fn a_serial_that_was_cut_counts_only_if_no_other_disk_has_it() {
 }
 
 #[tokio::test]
-async fn udev_is_reminded_once_of_a_link_that_leads_to_another_disk() {
+async fn b08_udev_is_reminded_once_of_a_link_that_leads_to_another_disk() {
     if !is_root() {
         return;
     }
@@ -118,7 +118,7 @@ async fn udev_is_reminded_once_of_a_link_that_leads_to_another_disk() {
 }
 
 #[tokio::test]
-async fn a_device_whose_node_was_replaced_is_not_mounted() {
+async fn b08_a_device_whose_node_was_replaced_is_not_mounted() {
     if !is_root() {
         return;
     }
@@ -152,7 +152,7 @@ fn make_node(path: &std::path::Path, number: DeviceNumber) {
 }
 
 #[tokio::test]
-async fn what_is_no_block_device_is_waited_out_and_never_touched() {
+async fn b12_what_is_no_block_device_is_waited_out_and_never_touched() {
     if !is_root() {
         return;
     }

@@ -53,7 +53,7 @@ pub(crate) fn uuid(device: &BlockDevice) -> String {
 }
 
 #[tokio::test]
-async fn a_clone_with_a_dirty_log_is_mounted_beside_its_original_and_keeps_all() {
+async fn b15_b16_a_clone_with_a_dirty_log_is_mounted_beside_its_original_and_keeps_all() {
     if !is_root() {
         return;
     }
@@ -80,7 +80,7 @@ async fn a_clone_with_a_dirty_log_is_mounted_beside_its_original_and_keeps_all()
 }
 
 #[tokio::test]
-async fn a_read_only_mount_of_a_writable_disk_replays_the_log() {
+async fn b33_a_read_only_mount_of_a_writable_disk_replays_the_log() {
     if !is_root() {
         return;
     }
@@ -105,7 +105,7 @@ async fn a_read_only_mount_of_a_writable_disk_replays_the_log() {
 }
 
 #[tokio::test]
-async fn a_dirty_log_on_a_write_protected_disk_is_left_alone() {
+async fn b33_a_dirty_log_on_a_write_protected_disk_is_left_alone() {
     if !is_root() {
         return;
     }

@@ -8,7 +8,7 @@ use crate::support::{Lab, MIB, is_root, until};
 use crate::{folder, formatted, plain};
 
 #[tokio::test]
-async fn many_attach_one_file_at_once_and_get_one_device() {
+async fn b31_many_attach_one_file_at_once_and_get_one_device() {
     if !is_root() {
         return;
     }
@@ -32,7 +32,7 @@ async fn many_attach_one_file_at_once_and_get_one_device() {
 }
 
 #[tokio::test]
-async fn a_file_is_found_under_another_name_and_after_it_is_deleted() {
+async fn b31_a_file_is_found_under_another_name_and_after_it_is_deleted() {
     if !is_root() {
         return;
     }

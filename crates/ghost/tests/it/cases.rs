@@ -31,19 +31,34 @@ fn stage_request(world: &World, volume: &Volume) -> pb::NodeStageVolumeRequest {
 }
 
 #[tokio::test]
-async fn b05_a_volume_on_another_node_is_not_taken_from_it() {
+async fn b05_a_volume_is_not_taken_from_a_node_that_is_off_until_it_is_detached() {
     let mut world = World::empty("0ms", false, "info");
     world.parts.start_parts().unwrap();
     let mut controller = world.controller().await;
     let mut volume = controller.create("pvc-held", 1, mounted("ext4")).await.unwrap();
     controller.attach(&mut volume, 101).await.unwrap();
+    let off = json!({"status": "off"});
+    world.by_hand(reqwest::Method::PUT, "/sim/v1/droplets/101", Some(off)).await;
     let (requests, refused) = world.requests_during(controller.attach(&mut volume, 102)).await;
     let status = refused.unwrap_err();
     assert_eq!(status.code(), Code::FailedPrecondition);
     assert!(status.message().contains("101"), "{status}");
+    // The attachment that was refused, and no detachment: only the caller knows that a node is off.
     assert_eq!(requests.iter().filter(|request| request.starts_with("POST")).count(), 1);
+    let cloud = world.cloud().await;
+    assert_eq!(cloud["volumes"][0]["droplet_ids"], json!([101]));
+    let kinds = |cloud: &serde_json::Value| -> Vec<String> {
+        let actions = cloud["actions"].as_array().unwrap().iter();
+        let mut kinds: Vec<_> = actions.map(|a| a["type"].as_str().unwrap().to_owned()).collect();
+        kinds.sort();
+        kinds
+    };
+    assert_eq!(kinds(&cloud), ["attach_volume"]);
     controller.detach(&volume, 101).await.unwrap();
     controller.attach(&mut volume, 102).await.unwrap();
+    let cloud = world.cloud().await;
+    assert_eq!(cloud["volumes"][0]["droplet_ids"], json!([102]));
+    assert_eq!(kinds(&cloud), ["attach_volume", "attach_volume", "detach_volume"]);
 }
 
 #[tokio::test]
@@ -392,8 +407,23 @@ async fn b75_a_volume_is_made_where_it_is_wanted() {
     assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
     let status = controller.0.create_volume(create("pvc-key", "zone", "ams1")).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument, "{status}");
-    let volume = controller.0.create_volume(create("pvc-r1", key, "ams1")).await.unwrap();
-    let topology = volume.into_inner().volume.unwrap().accessible_topology;
-    assert_eq!(topology[0].segments[key], "ams1");
-    assert_eq!(world.volumes().await, 1);
+    // The controller's own region is ams1.
+    let anywhere =
+        pb::CreateVolumeRequest { accessibility_requirements: None, ..create("pvc-none", key, "") };
+    for (request, region) in [
+        (create("pvc-r1", key, "ams1"), "ams1"),
+        (create("pvc-r2", key, "fra1"), "fra1"),
+        (anywhere, "ams1"),
+    ] {
+        let name = request.name.clone();
+        let volume = controller.0.create_volume(request).await.unwrap().into_inner();
+        let topology = volume.volume.unwrap().accessible_topology;
+        assert_eq!(topology.len(), 1);
+        assert_eq!(topology[0].segments[key], region, "{name}");
+        let cloud = world.cloud().await;
+        let all = cloud["volumes"].as_array().unwrap();
+        let own = all.iter().find(|volume| volume["name"] == name.as_str()).unwrap();
+        assert!(own["region"].to_string().contains(region), "{own}");
+    }
+    assert_eq!(world.volumes().await, 3);
 }

@@ -58,6 +58,43 @@ async fn b49_b54_whatever_the_cloud_does_once_the_next_call_settles_it() {
 }
 
 #[tokio::test]
+async fn b49_a_creation_without_an_answer_is_taken_up_and_can_be_found_by_its_tag() {
+    let mut world = World::empty("0ms", false, "info");
+    world.parts.start_parts().unwrap();
+    let mut controller = world.controller().await;
+    world.fault("POST", "/v2/volumes", 1, &json!({"drop": "after"})).await;
+    let status = controller.create("pvc-lost", 2, mounted("ext4")).await.unwrap_err();
+    assert!(is_not_final::<()>(&Err(status.clone())), "{status}");
+    let left = world.cloud().await["volumes"].clone();
+    assert_eq!(left.as_array().unwrap().len(), 1, "the cloud has made it: {left}");
+    assert!(left[0]["tags"].as_array().unwrap().contains(&json!("ghost")), "{left}");
+    let volume = controller.create("pvc-lost", 2, mounted("ext4")).await.unwrap();
+    assert_eq!(left[0]["id"], volume.id.as_str());
+
+    // What is there under the name and is something else is neither taken nor replaced.
+    let request = |gib: i64, region: &str| pb::CreateVolumeRequest {
+        name: "pvc-lost".to_owned(),
+        capacity_range: Some(pb::CapacityRange { required_bytes: gib * GIB, limit_bytes: 0 }),
+        volume_capabilities: vec![mounted("ext4")],
+        accessibility_requirements: Some(pb::TopologyRequirement {
+            requisite: vec![pb::Topology {
+                segments: [("topology.ghost.csi.greenhost.net/region".into(), region.into())]
+                    .into(),
+            }],
+            preferred: Vec::new(),
+        }),
+        ..Default::default()
+    };
+    for other in [request(3, "ams1"), request(2, "fra1")] {
+        let status = controller.0.create_volume(other).await.unwrap_err();
+        assert_eq!(status.code(), Code::AlreadyExists, "{status}");
+    }
+    assert_eq!(world.cloud().await["volumes"], left);
+    controller.delete(&volume).await.unwrap();
+    assert_eq!(world.volumes().await, 0);
+}
+
+#[tokio::test]
 async fn b54_while_the_cloud_answers_nothing_of_use_no_answer_is_final() {
     let mut world = World::empty("0ms", false, "info");
     world.parts.start_parts().unwrap();

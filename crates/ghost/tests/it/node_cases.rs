@@ -33,14 +33,14 @@ fn publish_request(world: &World, volume: &Volume) -> pb::NodePublishVolumeReque
 }
 
 /// A node half that is set up otherwise than those of the world; it ends with the test.
-struct OtherNode {
-    process: Child,
-    socket: PathBuf,
+pub(crate) struct OtherNode {
+    pub(crate) process: Child,
+    pub(crate) socket: PathBuf,
 }
 
 impl OtherNode {
     /// With the tools of one folder and no others.
-    fn with_tools(world: &World, tools: &Path) -> Self {
+    pub(crate) fn with_tools(world: &World, tools: &Path) -> Self {
         let mut command = program(env!("CARGO_BIN_EXE_ghost"));
         command.env("PATH", tools).args(["node", "--node-id=101", "--region=ams1"]);
         Self::start(world, command)
@@ -73,7 +73,7 @@ impl OtherNode {
         started
     }
 
-    async fn client(&self) -> Node {
+    pub(crate) async fn client(&self) -> Node {
         Node(pb::node_client::NodeClient::new(connect(&self.socket).await.unwrap()))
     }
 }
@@ -87,7 +87,7 @@ impl Drop for OtherNode {
     }
 }
 
-fn tool(folder: &Path, name: &str, script: &str) {
+pub(crate) fn tool(folder: &Path, name: &str, script: &str) {
     let path = folder.join(name);
     fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();

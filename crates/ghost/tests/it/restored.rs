@@ -135,7 +135,7 @@ fn can_have_twins(filesystem: &str) -> bool {
 }
 
 #[tokio::test]
-async fn b16_b17_a_larger_copy_with_a_dirty_log_lives_beside_its_original_and_both_keep_all() {
+async fn b15_b16_b17_b18_a_larger_copy_with_a_dirty_log_lives_beside_its_original() {
     if !is_root() {
         return;
     }

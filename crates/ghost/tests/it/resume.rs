@@ -50,7 +50,7 @@ async fn a_creation_is_not_given_up_while_an_earlier_one_may_not_show_yet() {
 }
 
 #[tokio::test]
-async fn a_creation_that_the_cloud_refuses_is_looked_for_before_that_is_final() {
+async fn b76_a_creation_that_the_cloud_refuses_is_looked_for_before_that_is_final() {
     let mut world = World::empty("0ms", false, "info");
     world.parts.start_simulator(&["--volume-limit", "1"]).unwrap();
     world.parts.start_controller(&[]).unwrap();

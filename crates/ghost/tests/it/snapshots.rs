@@ -147,6 +147,21 @@ async fn b39_the_pause_between_two_snapshots_is_told_and_stops_nothing_else() {
 }
 
 #[tokio::test]
+async fn b39_a_snapshot_that_had_to_pause_is_made_once_by_a_later_call() {
+    let (world, mut controller, source) = spoken_of(&[]).await;
+    controller.snapshot("snapshot-1", &source).await.unwrap();
+    let pause = json!({"status": 429, "retry_after_s": 600});
+    world.fault("POST", "/v2/volumes/{volume_id}/snapshots", 1, &pause).await;
+    let status = controller.snapshot("snapshot-2", &source).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable, "{status}");
+    assert_eq!(snapshots(&world).await, 1);
+    let made = controller.snapshot("snapshot-2", &source).await.unwrap();
+    let again = controller.snapshot("snapshot-2", &source).await.unwrap();
+    assert_eq!(made.snapshot_id, again.snapshot_id);
+    assert_eq!(snapshots(&world).await, 2);
+}
+
+#[tokio::test]
 async fn b40_a_name_belongs_to_the_first_volume_that_has_it() {
     let (world, mut controller, source) = spoken_of(&[]).await;
     let other = controller.create("pvc-other", 1, mounted("ext4")).await.unwrap();
