@@ -14,6 +14,12 @@ use tonic::{Code, Response, Status};
 
 use crate::error::{Error, ErrorKind, Result};
 
+/// The most bytes of a status's message. It travels in a header, of which clients of gRPC take 8 KiB
+/// all in all, and a byte that is not ASCII takes three there.
+const MESSAGE_LIMIT: usize = 2000;
+/// How many of them are its end, where the cause and the cloud's id of the request stand.
+const MESSAGE_END: usize = 500;
+
 /// The code of a kind of error.
 fn code(kind: ErrorKind) -> Code {
     match kind {
@@ -37,7 +43,19 @@ fn code(kind: ErrorKind) -> Code {
 ///
 /// The status has the error's whole chain, because people see nothing else of it.
 pub(super) fn answer<T>(result: Result<T>) -> std::result::Result<Response<T>, Status> {
-    result.map(Response::new).map_err(|error| Status::new(code(error.kind()), error.chain()))
+    result
+        .map(Response::new)
+        .map_err(|error| Status::new(code(error.kind()), within_limit(error.chain())))
+}
+
+/// The text, or its beginning and its end if it is too long: some of it may be anybody's words.
+fn within_limit(text: String) -> String {
+    if text.len() <= MESSAGE_LIMIT {
+        return text;
+    }
+    let head = text.floor_char_boundary(MESSAGE_LIMIT - MESSAGE_END);
+    let tail = text.ceil_char_boundary(text.len() - MESSAGE_END);
+    format!("{} […] {}", &text[..head], &text[tail..])
 }
 
 /// The answer of a call that this driver does not offer.
@@ -71,6 +89,17 @@ mod tests {
             ("bug", Code::Internal),
         ];
         assert_eq!(table, expected);
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_keeps_its_beginning_and_its_end() {
+        for filling in ["x", "ü", "日"] {
+            let text = format!("cannot ask: {} (request id r-1)", filling.repeat(5000));
+            let short = within_limit(text);
+            assert!(short.len() < MESSAGE_LIMIT + 10, "{}", short.len());
+            assert!(short.starts_with("cannot ask: ") && short.ends_with("(request id r-1)"));
+        }
+        assert_eq!(within_limit("x".repeat(2000)).len(), 2000);
     }
 
     #[test]

@@ -168,7 +168,21 @@ impl Exchange for Http {
             }
             body.extend_from_slice(&chunk);
         }
+        conceal(&mut body, request.token.expose_secret());
         Ok(Response { status, headers, body })
+    }
+}
+
+/// Overwrites the token where a body repeats it, as one does that tells a request's headers: parts of
+/// bodies end up in errors and logs.
+fn conceal(body: &mut [u8], token: &str) {
+    let token = token.as_bytes();
+    let mut at = 0;
+    while !token.is_empty() && at + token.len() <= body.len() {
+        if body[at..].starts_with(token) {
+            body[at..at + token.len()].fill(b'*');
+        }
+        at += 1;
     }
 }
 
@@ -191,7 +205,99 @@ fn chain(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
     use super::*;
+
+    /// What comes of an exchange with a cloud that reads the request and then does as it likes.
+    async fn exchanged<F>(
+        cloud: impl FnOnce(TcpStream) -> F,
+    ) -> std::result::Result<Response, Failure>
+    where
+        F: Future<Output = ()>,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("bound"));
+        let http = Http::new(Url::parse(&url).expect("a URL"), None).expect("a client");
+        let request = Request {
+            method: Method::POST,
+            path: "/v2/volumes".to_owned(),
+            body: Some(b"{}".to_vec()),
+            token: "a-token".to_owned().into(),
+        };
+        let served = async {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            let mut read = [0; 4096];
+            assert!(stream.read(&mut read).await.expect("a request") > 0);
+            cloud(stream).await;
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            outcome = http.exchange(request) => outcome,
+            () = served => unreachable!("it never ends"),
+        }
+    }
+
+    const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n";
+
+    /// Nothing happens any more, and the clock jumps to the next limit.
+    async fn nothing() {
+        tokio::time::pause();
+        std::future::pending::<()>().await;
+    }
+
+    #[tokio::test]
+    async fn b50_a_cloud_that_does_not_answer_or_stops_half_way_is_not_waited_for_for_ever() {
+        for sent in [&b""[..], b"HTTP/1.1 2", HEAD] {
+            let begun = tokio::time::Instant::now();
+            let stalled = exchanged(|mut stream| async move {
+                stream.write_all(sent).await.expect("sent");
+                nothing().await;
+            });
+            assert!(matches!(stalled.await, Err(Failure::NoAnswer(_))));
+            assert!(begun.elapsed() >= EXCHANGE_LIMIT, "it is the limit that ends it");
+            tokio::time::resume();
+        }
+        // One byte now and then is no answer either.
+        let dripping = exchanged(|mut stream| async move {
+            stream.write_all(HEAD).await.expect("sent");
+            stream.write_all(b"content-length: 100000\r\n\r\n").await.expect("sent");
+            tokio::time::pause();
+            while stream.write_all(b" ").await.is_ok() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        });
+        assert!(matches!(dripping.await, Err(Failure::NoAnswer(_))));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_cut_or_too_long_is_none() {
+        let cut = exchanged(|mut stream| async move {
+            stream.write_all(HEAD).await.expect("sent");
+            stream.write_all(b"content-length: 100\r\n\r\n{}").await.expect("sent");
+        });
+        assert!(matches!(cut.await, Err(Failure::NoAnswer(_))));
+        let endless = exchanged(|mut stream| async move {
+            stream.write_all(HEAD).await.expect("sent");
+            stream.write_all(b"\r\n").await.expect("sent");
+            while stream.write_all(&[b' '; 1 << 16]).await.is_ok() {}
+        });
+        let Err(Failure::NoAnswer(reason)) = endless.await else { panic!("it was read whole") };
+        assert_eq!(reason, "more than 16777216 bytes");
+    }
+
+    #[test]
+    fn b45_a_token_in_an_answer_is_overwritten() {
+        let concealed = |body: &str, token: &str| {
+            let mut body = body.as_bytes().to_vec();
+            conceal(&mut body, token);
+            String::from_utf8(body).expect("text")
+        };
+        assert_eq!(concealed("Bearer abc, abc and abcabc", "abc"), "Bearer ***, *** and ******");
+        assert_eq!(concealed("ab", "abc"), "ab");
+        assert_eq!(concealed("abc", ""), "abc");
+    }
 
     #[test]
     fn plain_http_is_refused_unless_it_stays_on_this_machine() {

@@ -26,6 +26,9 @@ use crate::error::{Error, Result};
 pub(super) const PAGE: u64 = 200;
 /// How many reads are under way at once, where their number is known.
 pub(super) const AT_ONCE: usize = 4;
+/// The most entries that a list may claim to have. No account comes near; an answer that says more
+/// is wrong, and walking through it would never end.
+const MOST: u64 = 1_000_000;
 /// How often a list is read before it counts as too restless to be read.
 const WALKS: usize = 5;
 /// How long a creation of our own is remembered. The API's times have whole seconds.
@@ -164,8 +167,19 @@ async fn walk<E: Exchange, T: Entry>(
 ) -> std::result::Result<Walk<T>, ApiError> {
     let (began, first) = page::<E, T>(client, which, 1).await?;
     let (mut entries, total) = T::take(first);
+    if total > MOST {
+        return Err(ApiError::Foreign {
+            call: format!("GET {}", which.path),
+            status: 200,
+            detail: format!("a list that claims {total} entries, more than {MOST}"),
+        });
+    }
     let pages = total.div_ceil(PAGE).max(1);
     if u64::try_from(entries.len()) != Ok(total.min(PAGE)) {
+        return Ok(Walk::Shifted);
+    }
+    let mut ids = BTreeSet::new();
+    if !are_new(&mut ids, &entries) {
         return Ok(Walk::Shifted);
     }
     if pages == 1 {
@@ -177,19 +191,21 @@ async fn walk<E: Exchange, T: Entry>(
     while let Some(answer) = further.next().await {
         let (more, total_now) = T::take(answer?.1);
         number += 1;
+        let is_new = are_new(&mut ids, &more);
         entries.extend(more);
         let read = total.min(number * PAGE);
-        if total_now != total || u64::try_from(entries.len()) != Ok(read) {
+        if !is_new || total_now != total || u64::try_from(entries.len()) != Ok(read) {
             return Ok(Walk::Shifted);
         }
-    }
-    let ids: BTreeSet<&str> = entries.iter().map(Entry::id).collect();
-    if ids.len() != entries.len() {
-        return Ok(Walk::Shifted);
     }
     let doubtful =
         entries.iter().any(|entry| may_be_new(entry, began) && !own.contains(entry.id()));
     Ok(if doubtful { Walk::Doubtful(entries) } else { Walk::Sound(entries) })
+}
+
+/// Whether none of these entries was seen before; from now on they were.
+fn are_new(seen: &mut BTreeSet<String>, entries: &[impl Entry]) -> bool {
+    entries.iter().all(|entry| seen.insert(entry.id().to_owned()))
 }
 
 /// Whether the entry may have been made since then; when either time is not told, it may.

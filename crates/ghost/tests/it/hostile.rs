@@ -1,0 +1,408 @@
+//! A cloud that is broken or means ill: whatever it answers, the caller learns within its time that
+//! the outcome is open, in words that name the call; nothing is done twice, and no secret leaves.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ghost_csi as pb;
+use serde_json::{Value, json};
+use tonic::{Code, Status};
+use xtask::playground::TOKEN;
+use xtask::volume_life::{GIB, Volume, mounted};
+
+use crate::far_end::{FarEnd, Reply, answer, json as json_answer};
+use crate::world::{World, attach_request, is_not_final, within};
+
+const ID: &str = "506f78a4-e098-11e5-ad9f-000f53306ae1";
+const OTHER_ID: &str = "7724db7c-e098-11e5-b522-000f53304e51";
+
+/// A volume as the API tells it.
+fn told(id: &str, name: &str) -> Value {
+    json!({
+        "id": id, "name": name, "size_gigabytes": 1, "region": {"slug": "ams1"},
+        "droplet_ids": [], "tags": ["ghost", "ghost:blank"], "created_at": "2026-01-01T00:00:00Z",
+    })
+}
+
+fn listed(volumes: &[Value], total: u64) -> String {
+    json_answer(200, &json!({"volumes": volumes, "meta": {"total": total}}).to_string())
+}
+
+fn ok(body: &Value) -> String {
+    json_answer(200, &body.to_string())
+}
+
+fn volume() -> Volume {
+    Volume {
+        id: ID.to_owned(),
+        context: [].into(),
+        attachment: [].into(),
+        capability: mounted("ext4"),
+    }
+}
+
+/// A far end that answers what stands in the first of the two at the moment.
+async fn changing() -> (Arc<Mutex<String>>, FarEnd) {
+    let now = Arc::new(Mutex::new(String::new()));
+    let answered = now.clone();
+    let far_end = FarEnd::start(move |_| Reply::Bytes(answered.lock().unwrap().clone())).await;
+    (now, far_end)
+}
+
+/// A controller whose cloud is the far end.
+async fn world_of(far_end: &FarEnd) -> World {
+    let mut world = World::empty("0ms", false, "trace");
+    world.parts.start_controller_at(&far_end.url, &[]).unwrap();
+    world
+}
+
+/// Every call that asks the cloud, all at once, each for a volume of its own.
+async fn every_call(world: &World) -> Vec<(&'static str, Result<(), Status>)> {
+    let cloud = world.controller().await.0;
+    let range = Some(pb::CapacityRange { required_bytes: 2 * GIB, limit_bytes: 0 });
+    let create = pb::CreateVolumeRequest {
+        name: "pvc-1".to_owned(),
+        capacity_range: range,
+        volume_capabilities: vec![mounted("ext4")],
+        ..Default::default()
+    };
+    let delete = pb::DeleteVolumeRequest { volume_id: "v-1".to_owned(), ..Default::default() };
+    let attach = attach_request(&Volume { id: "v-2".to_owned(), ..volume() }, "101");
+    let detach = pb::ControllerUnpublishVolumeRequest {
+        volume_id: "v-3".to_owned(),
+        node_id: "101".to_owned(),
+        ..Default::default()
+    };
+    let grow = pb::ControllerExpandVolumeRequest {
+        volume_id: "v-4".to_owned(),
+        capacity_range: range,
+        ..Default::default()
+    };
+    let snapshot = pb::CreateSnapshotRequest {
+        name: "snapshot-1".to_owned(),
+        source_volume_id: "v-5".to_owned(),
+        ..Default::default()
+    };
+    let get = pb::ControllerGetVolumeRequest { volume_id: "v-6".to_owned() };
+    let list = pb::ListVolumesRequest::default();
+    macro_rules! call {
+        ($method:ident, $request:expr) => {
+            async {
+                let mut cloud = cloud.clone();
+                cloud.$method(within(20, $request)).await.map(drop)
+            }
+        };
+    }
+    let (create, delete, attach, detach, grow, snapshot, get, list) = tokio::join!(
+        call!(create_volume, create),
+        call!(delete_volume, delete),
+        call!(controller_publish_volume, attach),
+        call!(controller_unpublish_volume, detach),
+        call!(controller_expand_volume, grow),
+        call!(create_snapshot, snapshot),
+        call!(controller_get_volume, get),
+        call!(list_volumes, list),
+    );
+    vec![
+        ("create", create),
+        ("delete", delete),
+        ("attach", attach),
+        ("detach", detach),
+        ("grow", grow),
+        ("snapshot", snapshot),
+        ("get", get),
+        ("list", list),
+    ]
+}
+
+/// Whether nothing of what was told or written down has the token in it.
+fn assert_no_token(world: &World, answers: &[(&'static str, Result<(), Status>)]) {
+    for (call, answer) in answers {
+        let text = format!("{answer:?}");
+        assert!(!text.contains(TOKEN), "{call}: the token is in the answer");
+    }
+    let log = fs::read_to_string(world.path("controller.log")).unwrap();
+    assert!(log.contains("DEBUG"), "the log is not verbose");
+    assert!(!log.contains(TOKEN), "the token is in the log");
+}
+
+#[tokio::test]
+async fn b54_an_answer_that_makes_no_sense_leaves_the_outcome_open_and_names_the_call() {
+    let page = "<html><body>the gateway is busy</body></html>";
+    let bad_volume = |field: &str, value: Value| {
+        let mut volume = told(ID, "pvc-1");
+        volume[field] = value;
+        let body = json!({
+            "volume": volume.clone(), "volumes": [volume], "meta": {"total": 1},
+            "snapshots": [{"id": null}],
+            "snapshot": {"id": null}, "action": {"id": -1},
+        });
+        ok(&body)
+    };
+    let cut = json_answer(200, "{\"volumes\": [], \"meta\": {\"total\": 0}}");
+    let bytes = [
+        ("a page as a success", answer(200, "text/html", page)),
+        ("a page that says JSON", answer(200, "application/json", page)),
+        ("a page as not found", answer(404, "text/html", page)),
+        ("a page of a gateway", answer(502, "text/html", page)),
+        ("a page as a refusal", answer(422, "text/html", page)),
+        ("an empty body", json_answer(200, "")),
+        ("no body where one is due", "HTTP/1.1 204 Told\r\nconnection: close\r\n\r\n".to_owned()),
+        ("another JSON", json_answer(200, "[1, 2, 3]")),
+        ("nothing", json_answer(200, "null")),
+        ("cut JSON", json_answer(200, "{\"volumes\": [{\"id\": \"x\"")),
+        ("a cut body", cut[..cut.len() - 10].to_owned()),
+        ("an error as a success", json_answer(200, r#"{"id": "not_found", "message": "none"}"#)),
+        ("no HTTP", "SSH-2.0-OpenSSH_10.0\r\n".to_owned()),
+        ("no headers", "HTTP/1.1 200 OK\r\n".to_owned()),
+        ("bytes", "\u{0}\u{1}\u{2}".repeat(100)),
+        ("a huge head", format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "y".repeat(1 << 20))),
+        ("another API's status", json_answer(299, "{}")),
+        ("a teapot", json_answer(418, r#"{"id": "teapot", "message": "short and stout"}"#)),
+        ("a negative size", bad_volume("size_gigabytes", json!(-1))),
+        ("a size that is none", bad_volume("size_gigabytes", json!(1.5))),
+        ("a size beyond all", bad_volume("size_gigabytes", json!(1e300))),
+        ("no id", bad_volume("id", Value::Null)),
+        ("an empty id", bad_volume("id", json!(""))),
+        ("an endless id", bad_volume("id", json!("x".repeat(100_000)))),
+        ("an id that is a number", bad_volume("id", json!(7))),
+        ("no region", bad_volume("region", Value::Null)),
+        ("no name", bad_volume("name", Value::Null)),
+        ("a droplet that is none", bad_volume("droplet_ids", json!([-1]))),
+        ("a droplet beyond all", bad_volume("droplet_ids", json!([1e30]))),
+        ("odd tags", bad_volume("tags", json!(["ghost", 7]))),
+    ];
+    let (now, far_end) = changing().await;
+    let world = world_of(&far_end).await;
+    for (what, bytes) in bytes {
+        let is_success = bytes.starts_with("HTTP/1.1 2") && !bytes.contains(&"y".repeat(1000));
+        *now.lock().unwrap() = bytes;
+        let posts = far_end.count("POST");
+        let answers = every_call(&world).await;
+        for (call, answer) in &answers {
+            // To a deletion any whole success is the answer that is due: it has no body.
+            if *call == "delete" && is_success && answer.is_ok() {
+                continue;
+            }
+            let Err(status) = answer else { panic!("{what}: {call} is a success") };
+            assert!(is_not_final::<()>(&Err(status.clone())), "{what}: {call}: {status}");
+            let words = status.message();
+            assert!(words.contains("/v2/") || words.contains("the cloud's"), "{what}: {words}");
+            assert!(words.len() < 2100, "{what}: {call}: a long story");
+        }
+        // What changes something is sent at most once for each call: a volume, a snapshot, and
+        // three actions.
+        let posts = far_end.count("POST") - posts;
+        assert!(posts <= 5, "{what}: {posts} requests that change something");
+        assert_no_token(&world, &answers);
+    }
+}
+
+#[tokio::test]
+async fn answers_without_an_end_end_with_the_callers_time() {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n";
+    let replies = [
+        Reply::Stall(String::new()),
+        Reply::Stall(format!("{head}content-length: 1000\r\n\r\n{{")),
+        Reply::Endless(format!("{head}\r\n{{\"volumes\": [\""), "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"),
+        Reply::Drip(format!("{head}content-length: 100000\r\n\r\n")),
+    ];
+    for reply in replies {
+        let shown = format!("{reply:?}");
+        let far_end = FarEnd::start(move |_| reply.clone()).await;
+        let mut world = world_of(&far_end).await;
+        let mut cloud = world.controller().await.0;
+        let create = pb::CreateVolumeRequest {
+            name: "pvc-1".to_owned(),
+            volume_capabilities: vec![mounted("ext4")],
+            ..Default::default()
+        };
+        let attach = attach_request(&volume(), "101");
+        let (made, attached) = {
+            let mut other = cloud.clone();
+            tokio::join!(
+                cloud.create_volume(within(1, create)),
+                other.controller_publish_volume(within(1, attach))
+            )
+        };
+        for status in [made.map(drop).unwrap_err(), attached.map(drop).unwrap_err()] {
+            assert!(is_not_final::<()>(&Err(status.clone())), "{shown}: {status}");
+        }
+        // The exchanges go on until their own limit, and nobody waits for that here.
+        world.parts.kill_controller().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed_and_its_target_learns_nothing() {
+    let target = FarEnd::start(|_| Reply::Bytes(listed(&[], 0))).await;
+    let (now, far_end) = changing().await;
+    let world = world_of(&far_end).await;
+    for status in [301, 302, 303, 307, 308] {
+        let location = format!("{}/v2/volumes", target.url);
+        *now.lock().unwrap() = format!(
+            "HTTP/1.1 {status} Elsewhere\r\nlocation: {location}\r\ncontent-length: 0\r\n\
+             connection: close\r\n\r\n"
+        );
+        let answers = every_call(&world).await;
+        for (call, answer) in &answers {
+            let status_told = answer.as_ref().unwrap_err();
+            assert_eq!(status_told.code(), Code::Unavailable, "{status}: {call}: {status_told}");
+            let words = status_told.message();
+            assert!(words.contains(&status.to_string()), "{call}: {words}");
+        }
+        assert_no_token(&world, &answers);
+    }
+    assert_eq!(target.asked().len(), 0, "{:?}", target.asked());
+}
+
+#[tokio::test]
+async fn b45_an_api_that_repeats_the_headers_gives_nothing_away() {
+    let status = Arc::new(AtomicU16::new(0));
+    let now = status.clone();
+    let far_end = FarEnd::start(move |asked| {
+        let body = json!({
+            "id": format!("echo {}", asked.head),
+            "message": format!("{}{}", asked.head, asked.head),
+            "request_id": asked.head,
+        });
+        Reply::Bytes(json_answer(now.load(Ordering::SeqCst), &body.to_string()))
+    })
+    .await;
+    let world = world_of(&far_end).await;
+    for told in [400, 403, 404, 409, 422, 503] {
+        status.store(told, Ordering::SeqCst);
+        let answers = every_call(&world).await;
+        let is_shown = |answer: &Result<(), Status>| {
+            answer.as_ref().is_err_and(|status| status.message().contains("Bearer ***"))
+        };
+        assert!(answers.iter().any(|(_, answer)| is_shown(answer)), "{told}: {answers:?}");
+        assert_no_token(&world, &answers);
+    }
+    assert!(far_end.asked()[0].head.contains(TOKEN), "it was told the token");
+}
+
+#[tokio::test]
+async fn an_error_of_many_words_is_told_in_few() {
+    let words = "x".repeat(1 << 20);
+    let body = json!({"id": "unprocessable_entity", "message": words, "request_id": "r-1"});
+    let far_end = FarEnd::start(move |_| Reply::Bytes(json_answer(503, &body.to_string()))).await;
+    let world = world_of(&far_end).await;
+    let status = world.controller().await.count().await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable, "{status}");
+    assert!(status.message().len() < 2100 && status.message().ends_with("(request id r-1)"));
+}
+
+#[tokio::test]
+async fn b42_a_list_that_contradicts_itself_is_none_and_links_are_not_followed() {
+    let elsewhere = FarEnd::start(|_| Reply::Bytes(listed(&[], 0))).await;
+    let next = json!({"pages": {"next": format!("{}/v2/volumes?page=2", elsewhere.url)}});
+    let twice = [told(ID, "a"), told(ID, "b")];
+    let many: Vec<Value> =
+        (0..200).map(|number| told(&format!("v-{number}"), &format!("n-{number}"))).collect();
+    let tables: [(&str, Vec<Value>, u64); 5] = [
+        ("a volume twice", twice.to_vec(), 2),
+        ("more than is shown", vec![told(ID, "a")], 2),
+        ("fewer than are shown", vec![told(ID, "a"), told(OTHER_ID, "b")], 1),
+        ("the same page for ever", many.clone(), 100_000),
+        ("more than there can be", many, u64::MAX),
+    ];
+    let (now, far_end) = changing().await;
+    let world = world_of(&far_end).await;
+    for (what, volumes, total) in tables {
+        let body = json!({"volumes": volumes, "meta": {"total": total}, "links": next});
+        *now.lock().unwrap() = ok(&body);
+        let before = far_end.asked().len();
+        let status = world.controller().await.count().await.unwrap_err();
+        assert_eq!(status.code(), Code::Unavailable, "{what}: {status}");
+        assert!(status.message().contains("/v2/volumes"), "{what}: {status}");
+        let asked = far_end.asked().len() - before;
+        assert!(asked < 50, "{what}: {asked} requests");
+    }
+    // In order but for a link that leads away, or to itself: only the numbers count.
+    let body = json!({"volumes": [told(ID, "a")], "meta": {"total": 1}, "links": next});
+    *now.lock().unwrap() = ok(&body);
+    let before = far_end.asked().len();
+    assert_eq!(world.controller().await.count().await.unwrap(), 1);
+    assert_eq!(far_end.asked().len(), before + 1);
+    assert_eq!(elsewhere.asked().len(), 0);
+}
+
+#[tokio::test]
+async fn b52_two_volumes_of_one_name_are_named_and_neither_is_taken() {
+    let far_end = FarEnd::start(|_| {
+        Reply::Bytes(listed(&[told(ID, "pvc-two"), told(OTHER_ID, "pvc-two")], 2))
+    })
+    .await;
+    let world = world_of(&far_end).await;
+    let mut controller = world.controller().await;
+    let status = controller.create("pvc-two", 1, mounted("ext4")).await.unwrap_err();
+    assert_eq!(status.code(), Code::AlreadyExists, "{status}");
+    assert!(status.message().contains(ID) && status.message().contains(OTHER_ID), "{status}");
+    assert_eq!(far_end.count("GET"), far_end.asked().len(), "{:?}", far_end.asked());
+}
+
+#[tokio::test]
+async fn b50_a_hung_exchange_holds_nothing_else_and_is_not_sent_again() {
+    let (hangs, made) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
+    let (hung, there) = (hangs.clone(), made.clone());
+    let far_end = FarEnd::start(move |asked| {
+        let is_hung = hung.load(Ordering::SeqCst);
+        let creates = asked.line.starts_with("POST");
+        let name = ["pvc-look", "pvc-make", "pvc-free"]
+            .into_iter()
+            .find(|name| asked.line.contains(name) || asked.body.contains(name))
+            .unwrap();
+        match (name, creates) {
+            ("pvc-look", false) if is_hung => Reply::Stall(String::new()),
+            ("pvc-make", true) => {
+                there.store(true, Ordering::SeqCst);
+                Reply::Stall("HTTP/1.1 201 Created\r\ncontent-length: 500\r\n\r\n{".to_owned())
+            }
+            ("pvc-make", false) if there.load(Ordering::SeqCst) => {
+                Reply::Bytes(listed(&[told(OTHER_ID, name)], 1))
+            }
+            (_, true) => {
+                Reply::Bytes(json_answer(201, &json!({"volume": told(ID, name)}).to_string()))
+            }
+            _ => Reply::Bytes(listed(&[], 0)),
+        }
+    })
+    .await;
+    let world = world_of(&far_end).await;
+    let controller = world.controller().await;
+    let create = |name: &str, seconds| {
+        let request = pb::CreateVolumeRequest {
+            name: name.to_owned(),
+            capacity_range: Some(pb::CapacityRange { required_bytes: GIB, limit_bytes: 0 }),
+            volume_capabilities: vec![mounted("ext4")],
+            ..Default::default()
+        };
+        let mut cloud = controller.clone().0;
+        async move { cloud.create_volume(within(seconds, request)).await }
+    };
+    let (look, make, free) =
+        tokio::join!(create("pvc-look", 1), create("pvc-make", 1), create("pvc-free", 10));
+    for status in [look.unwrap_err(), make.unwrap_err()] {
+        assert_eq!(status.code(), Code::DeadlineExceeded, "{status}");
+    }
+    free.unwrap();
+    hangs.store(false, Ordering::SeqCst);
+    far_end.let_go();
+    // The names are free again, and what was sent once was not sent again.
+    create("pvc-look", 20).await.unwrap();
+    let found = async {
+        loop {
+            match create("pvc-make", 20).await {
+                Ok(found) => return found.into_inner().volume.unwrap().volume_id,
+                early => assert!(is_not_final(&early), "{early:?}"),
+            }
+        }
+    };
+    let found = tokio::time::timeout(std::time::Duration::from_secs(20), found).await.unwrap();
+    assert_eq!(found, OTHER_ID);
+    let posts = far_end.asked();
+    let posts = posts.iter().filter(|asked| asked.body.contains("pvc-make")).count();
+    assert_eq!(posts, 1);
+}
