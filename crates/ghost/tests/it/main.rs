@@ -9,6 +9,7 @@ mod calls;
 mod capabilities;
 mod capacity;
 mod cases;
+mod catalogue;
 mod cloud_cases;
 mod crash;
 mod disk_cases;
