@@ -150,11 +150,12 @@ pub(crate) fn json(status: u16, body: &str) -> String {
     answer(status, "application/json", body)
 }
 
-/// An answer of this status and kind of content, which then closes the connection.
+/// An answer of this status and kind of content, given at noon of the year's first day, which then
+/// closes the connection.
 pub(crate) fn answer(status: u16, content_type: &str, body: &str) -> String {
     format!(
         "HTTP/1.1 {status} Told\r\ncontent-type: {content_type}\r\ncontent-length: {}\r\n\
-         connection: close\r\n\r\n{body}",
+         date: Thu, 01 Jan 2026 12:00:00 GMT\r\nconnection: close\r\n\r\n{body}",
         body.len()
     )
 }

@@ -20,6 +20,7 @@ mod hostile;
 mod hung_tool;
 mod inputs;
 mod life;
+mod limits;
 mod node_cases;
 mod parameters;
 mod process;
