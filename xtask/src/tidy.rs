@@ -26,7 +26,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
     ("cli", &["telemetry"]),
 ];
 /// Modules that wire everything together, and may use all.
-const WIRING: [&str; 4] = ["config", "run", "lib", "main"];
+const WIRING: [&str; 5] = ["config", "run", "lib", "main", "fuzz"];
 /// Names that say nothing.
 const EMPTY_NAMES: [&str; 5] = ["utils", "util", "helpers", "manager", "common"];
 /// The most lines of a file without its tests.

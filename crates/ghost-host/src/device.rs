@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 mod appear;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod identity;
 mod links;
 mod open;

@@ -20,6 +20,8 @@ mod device;
 mod error;
 mod fake;
 mod filesystem;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod health;
 mod linux;
 pub mod loop_device;

@@ -8,6 +8,8 @@ use crate::filesystem::FilesystemKind;
 mod attach;
 mod bind;
 mod btrfs;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod options;
 mod table;
 mod target;

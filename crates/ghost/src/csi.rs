@@ -4,6 +4,8 @@
 mod controller;
 mod decode;
 mod encode;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod identity;
 mod node;
 mod server;

@@ -22,6 +22,8 @@ pub mod telemetry;
 
 pub mod cli;
 pub mod config;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 #[cfg(debug_assertions)]
 pub mod mark;
 pub mod run;

@@ -5,6 +5,8 @@
 
 mod capability;
 mod formatting;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod health;
 mod id;
 mod labels;

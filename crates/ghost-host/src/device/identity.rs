@@ -119,7 +119,7 @@ fn scsi(folder: &Path) -> Option<Identity> {
 
 /// Reads the page "device identification" of SPC: a list of designators. Those of the target or of
 /// its ports are left out, since all disks behind one controller share them.
-fn logical_unit_designators(page: &[u8]) -> Vec<String> {
+pub(super) fn logical_unit_designators(page: &[u8]) -> Vec<String> {
     let mut designators = Vec::new();
     let mut rest = page_body(page, 0x83).unwrap_or_default();
     while let [code_set, kind, _, length, tail @ ..] = rest {
@@ -149,7 +149,7 @@ fn page_body(page: &[u8], code: u8) -> Option<&[u8]> {
 }
 
 /// Text as devices give it: padded with blanks or zero bytes.
-fn text(bytes: &[u8]) -> Option<String> {
+pub(super) fn text(bytes: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(bytes);
     let text = text.trim_matches(|character: char| character == '\0' || character.is_whitespace());
     (!text.is_empty()).then(|| text.to_owned())

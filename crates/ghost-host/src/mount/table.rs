@@ -40,7 +40,7 @@ fn number_of_node(path: &Path) -> Option<DeviceNumber> {
 
 /// Parses a whole table. A line that is not understood makes all of it an error: what it says may
 /// be just what the caller must know.
-fn parse(
+pub(super) fn parse(
     text: &[u8],
     number_of_node: &dyn Fn(&Path) -> Option<DeviceNumber>,
 ) -> io::Result<MountTable> {

@@ -30,6 +30,8 @@ mod exchange;
 #[cfg(test)]
 mod fixture;
 mod fresh;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod inventory;
 mod list;
 mod look;
@@ -356,6 +358,13 @@ fn is_sendable(id: &VolumeId) -> bool {
     !matches!(id.as_str(), "." | "..")
 }
 
+/// A size that can be one: not nothing, and not more bytes than CSI can count (a signed 64-bit
+/// number). What is beyond is an answer that was garbled, and must not count as a huge disk.
+fn size(gib: u64) -> Option<Bytes> {
+    let size = Bytes::from_gib(gib);
+    (gib > 0 && i64::try_from(size.get()).is_ok()).then_some(size)
+}
+
 fn domain(volume: wire::Volume) -> Result<Volume> {
     let odd = |what: &str| format!("the cloud's volume {:?} has {what}", volume.id);
     let unexpected = |error: Error| error.into_kind(ErrorKind::Unavailable);
@@ -384,7 +393,10 @@ fn domain(volume: wire::Volume) -> Result<Volume> {
         region: Region::new(volume.region.slug.clone())
             .map_err(|error| unexpected(error).context(odd("no usable region")))?,
         attached: attached.map_err(|error| unexpected(error).context(odd("an odd droplet")))?,
-        size: Bytes::from_gib(volume.size_gigabytes),
+        size: size(volume.size_gigabytes).ok_or_else(|| {
+            let gib = volume.size_gigabytes;
+            Error::unavailable(odd(&format!("a size that none has: {gib} GiB")))
+        })?,
         id: VolumeId::new(volume.id.clone())
             .map_err(|error| unexpected(error).context(odd("no usable id")))?,
         name: volume.name,

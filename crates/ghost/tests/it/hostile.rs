@@ -163,6 +163,8 @@ async fn b54_an_answer_that_makes_no_sense_leaves_the_outcome_open_and_names_the
         ("a negative size", bad_volume("size_gigabytes", json!(-1))),
         ("a size that is none", bad_volume("size_gigabytes", json!(1.5))),
         ("a size beyond all", bad_volume("size_gigabytes", json!(1e300))),
+        ("a size of nothing", bad_volume("size_gigabytes", json!(0))),
+        ("a size that no number of bytes is", bad_volume("size_gigabytes", json!(u64::MAX))),
         ("no id", bad_volume("id", Value::Null)),
         ("an empty id", bad_volume("id", json!(""))),
         ("an endless id", bad_volume("id", json!("x".repeat(100_000)))),

@@ -20,7 +20,7 @@ use super::{Cosmos, SETTLE, is_sendable, name, no_volume, ownership, wire};
 use crate::backend::Snapshots;
 use crate::error::{Error, ErrorKind, Result};
 use crate::volume::{
-    Bytes, CloneKey, Purpose, Region, Snapshot, SnapshotId, SnapshotName, SnapshotSpec, VolumeId,
+    CloneKey, Purpose, Region, Snapshot, SnapshotId, SnapshotName, SnapshotSpec, VolumeId,
 };
 
 /// Before the keys of the clones that a snapshot is there for.
@@ -215,7 +215,7 @@ pub(super) fn is_for_clones(snapshot: &wire::Snapshot) -> bool {
     clones(snapshot).next().is_some()
 }
 
-fn domain(snapshot: &wire::Snapshot) -> Result<Snapshot> {
+pub(super) fn domain(snapshot: &wire::Snapshot) -> Result<Snapshot> {
     let odd = |what: &str| format!("the cloud's snapshot {:?} has {what}", snapshot.id);
     let unexpected = |error: Error| error.into_kind(ErrorKind::Unavailable);
     let clones: BTreeSet<CloneKey> = clones(snapshot).collect();
@@ -226,7 +226,12 @@ fn domain(snapshot: &wire::Snapshot) -> Result<Snapshot> {
             .map_err(|error| unexpected(error).context(odd("no usable region")))?,
         source: VolumeId::new(snapshot.resource_id.clone())
             .map_err(|error| unexpected(error).context(odd("no usable volume")))?,
-        size: Bytes::from_gib(snapshot.min_disk_size),
+        size: super::size(snapshot.min_disk_size).ok_or_else(|| {
+            Error::unavailable(odd(&format!(
+                "a size that none has: {} GiB",
+                snapshot.min_disk_size
+            )))
+        })?,
         created: created.ok_or_else(|| Error::unavailable(odd("no usable time")))?,
         purpose: if clones.is_empty() { Purpose::Kept } else { Purpose::Clones(clones) },
         id: SnapshotId::new(snapshot.id.clone())
