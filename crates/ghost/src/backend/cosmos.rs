@@ -358,13 +358,6 @@ fn is_sendable(id: &VolumeId) -> bool {
     !matches!(id.as_str(), "." | "..")
 }
 
-/// A size that can be one: not nothing, and not more bytes than CSI can count (a signed 64-bit
-/// number). What is beyond is an answer that was garbled, and must not count as a huge disk.
-fn size(gib: u64) -> Option<Bytes> {
-    let size = Bytes::from_gib(gib);
-    (gib > 0 && i64::try_from(size.get()).is_ok()).then_some(size)
-}
-
 fn domain(volume: wire::Volume) -> Result<Volume> {
     let odd = |what: &str| format!("the cloud's volume {:?} has {what}", volume.id);
     let unexpected = |error: Error| error.into_kind(ErrorKind::Unavailable);
@@ -393,7 +386,7 @@ fn domain(volume: wire::Volume) -> Result<Volume> {
         region: Region::new(volume.region.slug.clone())
             .map_err(|error| unexpected(error).context(odd("no usable region")))?,
         attached: attached.map_err(|error| unexpected(error).context(odd("an odd droplet")))?,
-        size: size(volume.size_gigabytes).ok_or_else(|| {
+        size: wire::size(volume.size_gigabytes).ok_or_else(|| {
             let gib = volume.size_gigabytes;
             Error::unavailable(odd(&format!("a size that none has: {gib} GiB")))
         })?,

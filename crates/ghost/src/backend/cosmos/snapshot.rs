@@ -226,7 +226,7 @@ pub(super) fn domain(snapshot: &wire::Snapshot) -> Result<Snapshot> {
             .map_err(|error| unexpected(error).context(odd("no usable region")))?,
         source: VolumeId::new(snapshot.resource_id.clone())
             .map_err(|error| unexpected(error).context(odd("no usable volume")))?,
-        size: super::size(snapshot.min_disk_size).ok_or_else(|| {
+        size: wire::size(snapshot.min_disk_size).ok_or_else(|| {
             Error::unavailable(odd(&format!(
                 "a size that none has: {} GiB",
                 snapshot.min_disk_size

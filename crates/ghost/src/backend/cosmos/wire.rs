@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::volume::Bytes;
+
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Volume {
     pub(super) id: String,
@@ -167,4 +169,11 @@ pub(super) enum PostAction {
     Attach { droplet_id: u64 },
     Detach { droplet_id: u64 },
     Resize { size_gigabytes: u64 },
+}
+
+/// A size that can be one: not nothing, and not more bytes than CSI can count (a signed 64-bit
+/// number). What is beyond is an answer that was garbled, and must not count as a huge disk.
+pub(super) fn size(gib: u64) -> Option<Bytes> {
+    let size = Bytes::from_gib(gib);
+    (gib > 0 && i64::try_from(size.get()).is_ok()).then_some(size)
 }
