@@ -344,12 +344,15 @@ async fn b52_ten_creations_of_one_name_at_once_make_one_volume() {
     world.parts.start_parts().unwrap();
     let controller = world.controller().await;
     world.fault("POST", "/v2/volumes", 1, &json!({"delay_ms": 200})).await;
-    let mut creations = tokio::task::JoinSet::new();
-    for _ in 0..10 {
-        let mut controller = controller.clone();
-        creations.spawn(async move { controller.create("pvc-race", 1, mounted("ext4")).await });
-    }
-    let (requests, made) = world.requests_during(creations.join_all()).await;
+    let creations = async {
+        let mut creations = tokio::task::JoinSet::new();
+        for _ in 0..10 {
+            let mut controller = controller.clone();
+            creations.spawn(async move { controller.create("pvc-race", 1, mounted("ext4")).await });
+        }
+        creations.join_all().await
+    };
+    let (requests, made) = world.requests_during(creations).await;
     let ids: std::collections::BTreeSet<String> =
         made.into_iter().map(|volume| volume.unwrap().id).collect();
     assert_eq!(ids.len(), 1);

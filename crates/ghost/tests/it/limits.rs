@@ -247,14 +247,17 @@ async fn a_hundred_and_twenty_eight_calls_at_once_are_all_answered() {
         Controller(pb::controller_client::ControllerClient::new(channel))
     };
     // Each over a connection of its own.
-    let mut calls = JoinSet::new();
-    for number in 0..COUNT {
-        let mut controller = client().await;
-        calls.spawn(async move {
-            controller.create(&format!("pvc-{number}"), 1, mounted("ext4")).await.unwrap()
-        });
-    }
-    let (requests, made) = world.requests_during(calls.join_all()).await;
+    let creations = async {
+        let mut calls = JoinSet::new();
+        for number in 0..COUNT {
+            let mut controller = client().await;
+            calls.spawn(async move {
+                controller.create(&format!("pvc-{number}"), 1, mounted("ext4")).await.unwrap()
+            });
+        }
+        calls.join_all().await
+    };
+    let (requests, made) = world.requests_during(creations).await;
     let posts = requests.iter().filter(|request| **request == "POST /v2/volumes").count();
     assert_eq!(posts, COUNT);
     let ids: BTreeSet<&str> = made.iter().map(|volume| volume.id.as_str()).collect();
