@@ -26,6 +26,9 @@ use crate::volume::VolumeId;
 const SHARE: u32 = 16;
 /// Looks that would come within this part of the wait for them are made together.
 const TOGETHER: u32 = 64;
+/// When more than this wait, looks are lists of several pages, and a larger part is worth it.
+const MANY: usize = 32;
+const MANY_TOGETHER: u32 = 8;
 
 /// What a look has shown: the volume, or that there is none, or why it is not known.
 pub(super) type Seen = Result<Option<wire::Volume>>;
@@ -101,10 +104,12 @@ impl Looks {
     /// When to look instead of `wait` after `begun`: a little later, together with others, if
     /// others wait too.
     pub(super) fn together(&self, begun: Instant, wait: Duration) -> Instant {
-        if self.listed.receiver_count() <= 1 {
-            return begun + wait;
-        }
-        let step = (wait.as_millis() / u128::from(TOGETHER)).max(1).next_power_of_two();
+        let part = match self.listed.receiver_count() {
+            0 | 1 => return begun + wait,
+            waiting if waiting > MANY => MANY_TOGETHER,
+            _ => TOGETHER,
+        };
+        let step = (wait.as_millis() / u128::from(part)).max(1).next_power_of_two();
         let step = u64::try_from(step).unwrap_or(u64::MAX);
         let at = (begun + wait).saturating_duration_since(self.epoch);
         let at = u64::try_from(at.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
