@@ -85,16 +85,17 @@ pub(crate) async fn attach_storm(programs: &Path, peer: &Peer) -> Result<()> {
 
 async fn row(programs: &Path, name: &str, driver: &Driver<'_>, callers: usize) -> Result<()> {
     let all = callers >= VOLUMES;
-    let (floor, goal) = if all { (240, 300) } else { (500, 520) };
+    let (floor, goal, most_calls) = if all { (240, 300, 1100) } else { (500, 520, usize::MAX) };
     let figures = storm(programs, driver, callers).await?;
     let took = figures.took.as_secs_f64();
+    let met = took <= f64::from(goal) && figures.refused == 0 && figures.calls <= most_calls;
     println!(
         "{name:<28}{took:>7.1} s{floor:>7} s{:>8.2}{:>7.1} s{:>8}{:>9}{goal:>7} s{}",
         took / f64::from(floor),
         median(figures.each).as_secs_f64(),
         figures.calls,
         figures.refused,
-        if took <= f64::from(goal) && figures.refused == 0 { "" } else { "  missed" }
+        if met { "" } else { "  missed" }
     );
     Ok(())
 }
