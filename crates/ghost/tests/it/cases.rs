@@ -9,7 +9,7 @@ use serde_json::json;
 use tonic::Code;
 use xtask::volume_life::{Volume, block, mounted};
 
-use crate::world::{World, is_root, within};
+use crate::world::{World, is_root, stage_request, within};
 
 const MIB: usize = 1 << 20;
 
@@ -17,17 +17,6 @@ fn head(device: &std::path::Path) -> Vec<u8> {
     let mut bytes = vec![0; MIB];
     fs::File::open(device).unwrap().read_exact(&mut bytes).unwrap();
     bytes
-}
-
-fn stage_request(world: &World, volume: &Volume) -> pb::NodeStageVolumeRequest {
-    pb::NodeStageVolumeRequest {
-        volume_id: volume.id.clone(),
-        publish_context: volume.attachment.clone(),
-        volume_context: volume.context.clone(),
-        staging_target_path: world.path("staging").display().to_string(),
-        volume_capability: Some(volume.capability.clone()),
-        ..Default::default()
-    }
 }
 
 #[tokio::test]
@@ -149,7 +138,7 @@ async fn b08_a_stale_link_leads_to_another_volumes_disk() {
     fs::remove_file(&link).unwrap();
     symlink(world.device(&other, 101), &link).unwrap();
 
-    let request = within(1, stage_request(&world, &wanted));
+    let request = within(1, stage_request(&wanted, &world.path("staging")));
     let status = node.0.node_stage_volume(request).await.unwrap_err();
     assert!(matches!(status.code(), Code::DeadlineExceeded | Code::Unavailable), "{status}");
     assert_eq!(world.layers("staging"), 0);
@@ -313,52 +302,6 @@ async fn b28_b32_two_targets_do_not_touch_each_other() {
     assert_eq!(status.code(), Code::InvalidArgument, "{status}");
     world.take_away(&volume).await;
     world.assert_clean().await;
-}
-
-#[tokio::test]
-async fn b47_a_token_that_was_changed_is_read_again() {
-    let mut world = World::empty("0ms", false, "info");
-    world.parts.start_parts().unwrap();
-    let mut controller = world.controller().await;
-    let token = world.path("token");
-    let good = fs::read(&token).unwrap();
-    controller.create("pvc-1", 1, mounted("ext4")).await.unwrap();
-    // The cloud takes the new token at once, and so does the driver.
-    fs::write(&token, "another-token\n").unwrap();
-    controller.create("pvc-2", 1, mounted("ext4")).await.unwrap();
-    // A creation that is refused says that it may be asked for again.
-    world.fault("*", "*", 9, &json!({"status": 401})).await;
-    let status = controller.create("pvc-3", 1, mounted("ext4")).await.unwrap_err();
-    assert_eq!(status.code(), Code::Unavailable, "{status}");
-    let status = controller.count().await.unwrap_err();
-    assert_eq!(status.code(), Code::Unauthenticated, "{status}");
-    world.no_faults().await;
-    fs::write(&token, good).unwrap();
-    controller.create("pvc-3", 1, mounted("ext4")).await.unwrap();
-    assert_eq!(world.volumes().await, 3);
-}
-
-#[tokio::test]
-async fn b52_ten_creations_of_one_name_at_once_make_one_volume() {
-    let mut world = World::empty("0ms", false, "info");
-    world.parts.start_parts().unwrap();
-    let controller = world.controller().await;
-    world.fault("POST", "/v2/volumes", 1, &json!({"delay_ms": 200})).await;
-    let creations = async {
-        let mut creations = tokio::task::JoinSet::new();
-        for _ in 0..10 {
-            let mut controller = controller.clone();
-            creations.spawn(async move { controller.create("pvc-race", 1, mounted("ext4")).await });
-        }
-        creations.join_all().await
-    };
-    let (requests, made) = world.requests_during(creations).await;
-    let ids: std::collections::BTreeSet<String> =
-        made.into_iter().map(|volume| volume.unwrap().id).collect();
-    assert_eq!(ids.len(), 1);
-    let posts = requests.iter().filter(|request| **request == "POST /v2/volumes").count();
-    assert_eq!(posts, 1, "{requests:?}");
-    assert_eq!(world.volumes().await, 1);
 }
 
 #[tokio::test]

@@ -275,3 +275,49 @@ async fn b53_b20_a_volume_in_use_is_answered_for_its_name_and_never_made_anew() 
     let request = attach_request(&volume, "101");
     controller.0.controller_publish_volume(request).await.unwrap();
 }
+
+#[tokio::test]
+async fn b47_a_token_that_was_changed_is_read_again() {
+    let mut world = World::empty("0ms", false, "info");
+    world.parts.start_parts().unwrap();
+    let mut controller = world.controller().await;
+    let token = world.path("token");
+    let good = fs::read(&token).unwrap();
+    controller.create("pvc-1", 1, mounted("ext4")).await.unwrap();
+    // The cloud takes the new token at once, and so does the driver.
+    fs::write(&token, "another-token\n").unwrap();
+    controller.create("pvc-2", 1, mounted("ext4")).await.unwrap();
+    // A creation that is refused says that it may be asked for again.
+    world.fault("*", "*", 9, &json!({"status": 401})).await;
+    let status = controller.create("pvc-3", 1, mounted("ext4")).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable, "{status}");
+    let status = controller.count().await.unwrap_err();
+    assert_eq!(status.code(), Code::Unauthenticated, "{status}");
+    world.no_faults().await;
+    fs::write(&token, good).unwrap();
+    controller.create("pvc-3", 1, mounted("ext4")).await.unwrap();
+    assert_eq!(world.volumes().await, 3);
+}
+
+#[tokio::test]
+async fn b52_ten_creations_of_one_name_at_once_make_one_volume() {
+    let mut world = World::empty("0ms", false, "info");
+    world.parts.start_parts().unwrap();
+    let controller = world.controller().await;
+    world.fault("POST", "/v2/volumes", 1, &json!({"delay_ms": 200})).await;
+    let creations = async {
+        let mut creations = tokio::task::JoinSet::new();
+        for _ in 0..10 {
+            let mut controller = controller.clone();
+            creations.spawn(async move { controller.create("pvc-race", 1, mounted("ext4")).await });
+        }
+        creations.join_all().await
+    };
+    let (requests, made) = world.requests_during(creations).await;
+    let ids: std::collections::BTreeSet<String> =
+        made.into_iter().map(|volume| volume.unwrap().id).collect();
+    assert_eq!(ids.len(), 1);
+    let posts = requests.iter().filter(|request| **request == "POST /v2/volumes").count();
+    assert_eq!(posts, 1, "{requests:?}");
+    assert_eq!(world.volumes().await, 1);
+}

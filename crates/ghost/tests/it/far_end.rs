@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -41,6 +42,14 @@ pub(crate) struct FarEnd {
 }
 
 impl FarEnd {
+    /// One that answers what stands in the first of the two at the moment.
+    pub(crate) async fn changing() -> (Arc<Mutex<String>>, Self) {
+        let now = Arc::new(Mutex::new(String::new()));
+        let answered = now.clone();
+        let far_end = Self::start(move |_| Reply::Bytes(answered.lock().unwrap().clone())).await;
+        (now, far_end)
+    }
+
     /// Listens, and answers each request with what `reply` says.
     pub(crate) async fn start(reply: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -158,4 +167,9 @@ pub(crate) fn answer(status: u16, content_type: &str, body: &str) -> String {
          date: Thu, 01 Jan 2026 12:00:00 GMT\r\nconnection: close\r\n\r\n{body}",
         body.len()
     )
+}
+
+/// A success with this body.
+pub(crate) fn ok(body: &Value) -> String {
+    json(200, &body.to_string())
 }

@@ -2,8 +2,8 @@
 //! the outcome is open, in words that name the call; nothing is done twice, and no secret leaves.
 
 use std::fs;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
-use std::sync::{Arc, Mutex};
 
 use ghost_csi as pb;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use tonic::{Code, Status};
 use xtask::playground::TOKEN;
 use xtask::volume_life::{GIB, Volume, mounted};
 
-use crate::far_end::{FarEnd, Reply, answer, json as json_answer};
+use crate::far_end::{FarEnd, Reply, answer, json as json_answer, ok};
 use crate::world::{World, attach_request, is_not_final, within};
 
 const ID: &str = "506f78a4-e098-11e5-ad9f-000f53306ae1";
@@ -29,10 +29,6 @@ fn listed(volumes: &[Value], total: u64) -> String {
     json_answer(200, &json!({"volumes": volumes, "meta": {"total": total}}).to_string())
 }
 
-fn ok(body: &Value) -> String {
-    json_answer(200, &body.to_string())
-}
-
 fn volume() -> Volume {
     Volume {
         id: ID.to_owned(),
@@ -40,14 +36,6 @@ fn volume() -> Volume {
         attachment: [].into(),
         capability: mounted("ext4"),
     }
-}
-
-/// A far end that answers what stands in the first of the two at the moment.
-async fn changing() -> (Arc<Mutex<String>>, FarEnd) {
-    let now = Arc::new(Mutex::new(String::new()));
-    let answered = now.clone();
-    let far_end = FarEnd::start(move |_| Reply::Bytes(answered.lock().unwrap().clone())).await;
-    (now, far_end)
 }
 
 /// A controller whose cloud is the far end.
@@ -175,7 +163,7 @@ async fn b54_an_answer_that_makes_no_sense_leaves_the_outcome_open_and_names_the
         ("a droplet beyond all", bad_volume("droplet_ids", json!([1e30]))),
         ("odd tags", bad_volume("tags", json!(["ghost", 7]))),
     ];
-    let (now, far_end) = changing().await;
+    let (now, far_end) = FarEnd::changing().await;
     let world = world_of(&far_end).await;
     for (what, bytes) in bytes {
         let is_success = bytes.starts_with("HTTP/1.1 2") && !bytes.contains(&"y".repeat(1000));
@@ -239,7 +227,7 @@ async fn answers_without_an_end_end_with_the_callers_time() {
 #[tokio::test]
 async fn a_redirect_is_not_followed_and_its_target_learns_nothing() {
     let target = FarEnd::start(|_| Reply::Bytes(listed(&[], 0))).await;
-    let (now, far_end) = changing().await;
+    let (now, far_end) = FarEnd::changing().await;
     let world = world_of(&far_end).await;
     for status in [301, 302, 303, 307, 308] {
         let location = format!("{}/v2/volumes", target.url);
@@ -310,7 +298,7 @@ async fn b42_a_list_that_contradicts_itself_is_none_and_links_are_not_followed()
         ("the same page for ever", many.clone(), 100_000),
         ("more than there can be", many, u64::MAX),
     ];
-    let (now, far_end) = changing().await;
+    let (now, far_end) = FarEnd::changing().await;
     let world = world_of(&far_end).await;
     for (what, volumes, total) in tables {
         let body = json!({"volumes": volumes, "meta": {"total": total}, "links": next});

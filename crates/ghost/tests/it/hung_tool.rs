@@ -5,13 +5,12 @@ use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use ghost_csi as pb;
 use tonic::Code;
 use xtask::command::{output, program};
-use xtask::volume_life::{Volume, mounted};
+use xtask::volume_life::mounted;
 
 use crate::node_cases::{OtherNode, tool};
-use crate::world::{World, is_root, within};
+use crate::world::{World, is_root, stage_request, within};
 
 /// A folder with the machine's own tools, of which the check of filesystems waits at its first run
 /// until something is written to the FIFO that is answered too.
@@ -41,17 +40,6 @@ fn real(name: &str) -> PathBuf {
     places.into_iter().find(|place| place.is_file()).unwrap_or_else(|| panic!("no {name} here"))
 }
 
-fn request(world: &World, volume: &Volume) -> pb::NodeStageVolumeRequest {
-    pb::NodeStageVolumeRequest {
-        volume_id: volume.id.clone(),
-        publish_context: volume.attachment.clone(),
-        volume_context: volume.context.clone(),
-        staging_target_path: world.path("staging").display().to_string(),
-        volume_capability: Some(volume.capability.clone()),
-        ..Default::default()
-    }
-}
-
 #[tokio::test]
 async fn b14_b59_a_tool_that_hangs_holds_its_own_volume_and_only_while_it_lives() {
     if !is_root() {
@@ -74,7 +62,7 @@ async fn b14_b59_a_tool_that_hangs_holds_its_own_volume_and_only_while_it_lives(
 
     // The call's time is over and the check goes on: a check that is ended half way is worse.
     for _ in 0..2 {
-        let late = within(1, request(&world, &volumes[0]));
+        let late = within(1, stage_request(&volumes[0], &world.path("staging")));
         let status = node.0.node_stage_volume(late).await.unwrap_err();
         assert_eq!(status.code(), Code::DeadlineExceeded, "{status}");
     }

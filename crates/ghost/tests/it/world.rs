@@ -218,3 +218,15 @@ pub(crate) fn attach_request(volume: &Volume, node: &str) -> pb::ControllerPubli
         ..Default::default()
     }
 }
+
+/// The request of a stage there.
+pub(crate) fn stage_request(volume: &Volume, staging: &Path) -> pb::NodeStageVolumeRequest {
+    pb::NodeStageVolumeRequest {
+        volume_id: volume.id.clone(),
+        publish_context: volume.attachment.clone(),
+        volume_context: volume.context.clone(),
+        staging_target_path: staging.display().to_string(),
+        volume_capability: Some(volume.capability.clone()),
+        ..Default::default()
+    }
+}
