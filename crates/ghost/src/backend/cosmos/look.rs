@@ -55,7 +55,7 @@ pub(super) struct Looks {
     asked: Mutex<Vec<Asked>>,
     turn: tokio::sync::Mutex<Pages>,
     listed: watch::Sender<Option<Arc<Listed>>>,
-    /// When the last look ended, and how many calls it took.
+    /// When the last look began or ended, and how many calls it takes.
     last: Mutex<(Instant, usize)>,
     epoch: Instant,
 }
@@ -118,8 +118,22 @@ impl Looks {
 
     /// Waits as long as looks have to be rare, because new work waits for budget.
     pub(super) async fn spare<E: Exchange>(&self, client: &Client<E>) {
-        let (ended, calls) = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        client.spare(ended, calls, SHARE).await;
+        loop {
+            let last = self.last();
+            client.spare(last.0, last.1, SHARE).await;
+            // Another look may have begun meanwhile, and has spent the share of them all.
+            if self.last() == last {
+                return;
+            }
+        }
+    }
+
+    fn last(&self) -> (Instant, usize) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn takes(&self, calls: usize) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = (Instant::now(), calls);
     }
 
     async fn ask<E: Exchange, T>(
@@ -169,7 +183,11 @@ impl Looks {
         let ids: BTreeSet<&VolumeId> = ones.iter().map(|(id, _)| id).collect();
         let mut calls = 0;
         let mut listed = None;
-        if !alls.is_empty() || ids.len() > pages.0 {
+        let as_list = !alls.is_empty() || ids.len() > pages.0;
+        if as_list || !ids.is_empty() {
+            self.takes(if as_list { pages.0 } else { ids.len() });
+        }
+        if as_list {
             let began = Instant::now();
             let list = list::volumes(client, recent).await;
             calls += pages.0;
@@ -203,7 +221,9 @@ impl Looks {
             let seen = reads.get(&id).cloned().unwrap_or_else(|| Ok(found(&id)));
             let _ = sender.send(seen);
         }
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = (Instant::now(), calls);
+        if calls > 0 {
+            self.takes(calls);
+        }
         if listed.is_some() {
             self.listed.send_replace(listed);
         }
