@@ -368,7 +368,7 @@ fn bytes(gib: u64) -> i64 {
     i64::try_from(gib * GIB).expect("small")
 }
 
-fn capability() -> pb::VolumeCapability {
+pub(crate) fn capability() -> pb::VolumeCapability {
     use pb::volume_capability::access_mode::Mode;
     use pb::volume_capability::{AccessMode, AccessType, MountVolume};
 

@@ -311,12 +311,18 @@ impl Inner {
     }
 
     fn date(&self) -> HeaderMap {
-        let text = self.now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
-        HeaderMap::from_iter([(DATE, HeaderValue::try_from(text).expect("ASCII"))])
+        date(self.now())
     }
 }
 
-fn incoming(request: &Request) -> hyper::Request<Bytes> {
+/// The header that tells the cloud's time.
+pub(crate) fn date(now: Timestamp) -> HeaderMap {
+    let text = now.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+    HeaderMap::from_iter([(DATE, HeaderValue::try_from(text).expect("ASCII"))])
+}
+
+/// The request as the cloud's server sees it.
+pub(crate) fn incoming(request: &Request) -> hyper::Request<Bytes> {
     hyper::Request::builder()
         .method(request.method.clone())
         .uri(&request.path)

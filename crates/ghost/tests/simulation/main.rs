@@ -6,6 +6,8 @@
 //! and in the end that nothing is left, doubled or still running. A seed that fails is printed with
 //! its course of events, and replays exactly.
 //!
+//! [`storm`] holds by the same means how long many attachments take within the cloud's budget.
+//!
 //! `GHOST_SCHEDULES` says how many, `GHOST_SEED` which one is run alone; `cargo xtask simulate`
 //! sets them.
 #![allow(missing_docs, reason = "a test binary")]
@@ -17,6 +19,7 @@
 mod claim;
 mod cloud;
 mod schedule;
+mod storm;
 mod world;
 mod wrong;
 

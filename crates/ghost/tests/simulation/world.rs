@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
-use ghost::backend::cosmos::{Cosmos, Meter, Options, TokenFile};
+use ghost::backend::cosmos::{Cosmos, Exchange, Meter, Options, TokenFile};
 use ghost::controller::{Clones, Controller, Refusals};
 use ghost::csi::ControllerService;
 use ghost::operation::{Observer, Operations};
@@ -73,23 +73,12 @@ impl<'a> World<'a> {
         let wire = Wire::new(self.cloud.clone(), self.schedule.variant);
         let is_dead = Arc::clone(&wire.is_dead);
         let half = usize::try_from(self.schedule.per_minute / 2).expect("small");
-        let options = Options {
-            cluster_id: None,
-            requests_per_minute: match self.schedule.variant {
-                Variant::NoBudget => 1_000_000,
-                _ => half,
-            },
-            attach_limit: 7,
-            seed: self.random.borrow_mut().u64(..),
+        let per_minute = match self.schedule.variant {
+            Variant::NoBudget => 1_000_000,
+            _ => half,
         };
-        let token = TokenFile::open(self.token).expect("a token");
-        let controller = Controller {
-            backend: Arc::new(Cosmos::new(wire, token, options, Box::new(Nobody))),
-            default_size: Bytes::from_gib(1),
-            default_region: Some(Region::new("ams1").expect("a region")),
-            clones: Clones::default(),
-            refusals: Refusals::default(),
-        };
+        let seed = self.random.borrow_mut().u64(..);
+        let controller = controller(wire, self.token, per_minute, seed);
         let operations = Operations::new(Arc::new(Nobody));
         let service = Arc::new(service(&controller, &operations));
         let death = watch::Sender::new(false);
@@ -143,10 +132,7 @@ impl<'a> World<'a> {
             return (began, Err(Status::new(Code::Unavailable, "nobody listens")));
         };
         let service = match self.schedule.variant {
-            Variant::NoLock => {
-                let operations = Operations::new(Arc::new(Nobody));
-                Arc::new(service(&life.controller, &operations))
-            }
+            Variant::NoLock => Arc::new(unwatched(&life.controller)),
             _ => Arc::clone(&life.service),
         };
         let mut request = Request::new(request);
@@ -169,6 +155,29 @@ impl<'a> World<'a> {
         self.cloud.note(&format!("{what} of controller {which}: {said}"));
         (began, answer)
     }
+}
+
+/// A controller with that way to the cloud.
+pub(crate) fn controller(
+    wire: impl Exchange,
+    token: &Path,
+    requests_per_minute: usize,
+    seed: u64,
+) -> Controller {
+    let options = Options { cluster_id: None, requests_per_minute, attach_limit: 7, seed };
+    let token = TokenFile::open(token).expect("a token");
+    Controller {
+        backend: Arc::new(Cosmos::new(wire, token, options, Box::new(Nobody))),
+        default_size: Bytes::from_gib(1),
+        default_region: Some(Region::new("ams1").expect("a region")),
+        clones: Clones::default(),
+        refusals: Refusals::default(),
+    }
+}
+
+/// Its gRPC service, as nobody watches it.
+pub(crate) fn unwatched(controller: &Controller) -> ControllerService {
+    service(controller, &Operations::new(Arc::new(Nobody)))
 }
 
 fn service(controller: &Controller, operations: &Operations) -> ControllerService {
@@ -250,7 +259,7 @@ impl<'a> Sidecar<'a> {
 }
 
 /// What external-provisioner and external-attacher take for the end of an attempt.
-fn is_final(code: Code) -> bool {
+pub(crate) fn is_final(code: Code) -> bool {
     !matches!(
         code,
         Code::Cancelled

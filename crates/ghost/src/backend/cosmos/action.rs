@@ -7,11 +7,12 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
 use super::budget::Urgency;
 use super::client::Call;
-use super::durations::{Durations, Ended};
+use super::durations::{Durations, Ended, Next};
 use super::error::ApiError;
 use super::exchange::Exchange;
 use super::look::{Lists, Seen, volume_path};
@@ -27,8 +28,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// The longest of these waits.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// After how many looks that showed nothing the action itself is read, and then after how many more.
+/// After how many looks that showed nothing the action itself is read, and then after how many more;
+/// where a list spares calls, each of these reads is dear.
 const LOOKS_PER_ACTION: u32 = 6;
+const LISTS_PER_ACTION: u32 = 10;
 /// A look that came so much later than planned tells little of how long the action took.
 const LATE: Duration = Duration::from_millis(250);
 
@@ -80,16 +83,19 @@ impl Goal {
 
 /// The volume in the next list that was read after it `begun`, and when that was asked for.
 async fn in_list(lists: &mut Lists, id: &VolumeId, begun: Instant) -> (Instant, Seen) {
-    while lists.changed().await.is_ok() {
-        let listed = lists.borrow_and_update().clone();
-        let listed = listed.filter(|listed| listed.began >= begun);
+    loop {
+        let listed = match lists.recv().await {
+            Ok(listed) => listed,
+            Err(RecvError::Lagged(_)) => continue,
+            Err(RecvError::Closed) => std::future::pending().await,
+        };
         // That it is not there proves nothing.
-        let found = listed.and_then(|l| Some((l.began, l.volumes.get(id.as_str())?.clone())));
-        if let Some((asked, volume)) = found {
-            return (asked, Ok(Some(volume)));
+        if listed.began >= begun
+            && let Some(volume) = listed.volumes.get(id.as_str())
+        {
+            return (listed.began, Ok(Some(volume.clone())));
         }
     }
-    std::future::pending().await
 }
 
 impl<E: Exchange> Cosmos<E> {
@@ -185,14 +191,12 @@ impl<E: Exchange> Cosmos<E> {
         let mut lists = self.looks.lists();
         let mut after = Duration::ZERO;
         let is_over = action.status == ActionStatus::Completed;
-        let mut next = if is_over { Duration::ZERO } else { self.durations(goal).next(after) };
-        for look in 1.. {
-            let planned = self.looks.together(begun, next);
-            if planned > give_up {
-                break;
-            }
+        let plan = |elapsed| self.durations(goal).next(elapsed, self.looks.waiting());
+        let mut next = if is_over { Next::NOW } else { plan(after) };
+        let mut looks = 0;
+        while begun + next.at <= give_up {
             let own = async {
-                tokio::time::sleep_until(planned).await;
+                self.looks.due(begun, next).await;
                 self.looks.spare(&self.client).await;
                 let asked = Instant::now();
                 (asked, self.look(id).await)
@@ -207,7 +211,7 @@ impl<E: Exchange> Cosmos<E> {
                 Ok((_, Ok(None))) => return Ok(None),
                 Ok((_, Ok(Some(mut volume)))) if goal.is_reached(&volume) => {
                     let by = begun.elapsed();
-                    if by <= next + (next / 4).max(LATE) && !is_over {
+                    if by <= next.at + (next.at / 4).max(LATE) && !is_over {
                         self.durations(goal).learn(Ended { after, by });
                     }
                     // Where the slot is told with the action only.
@@ -220,13 +224,21 @@ impl<E: Exchange> Cosmos<E> {
                 }
                 Ok((_, Err(error))) => return Err(error),
             }
-            if look % LOOKS_PER_ACTION == 0 {
+            if begun.elapsed() < next.at {
+                // Another's look has come before its own, and has not been too late.
+                continue;
+            }
+            looks += 1;
+            let per_action =
+                if self.looks.are_many() { LISTS_PER_ACTION } else { LOOKS_PER_ACTION };
+            if looks >= per_action {
+                looks = 0;
                 match self.check_action(id, action.id).await {
                     Err(error) if error.kind() == ErrorKind::Unavailable => {}
                     checked => checked?,
                 }
             }
-            next = self.durations(goal).next(begun.elapsed());
+            next = plan(begun.elapsed());
         }
         Err(Error::timeout(format!(
             "the cloud has not finished with volume {id} within {} s; it goes on there, and the \

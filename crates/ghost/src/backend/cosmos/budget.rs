@@ -22,7 +22,7 @@ const UNNAMED_WAIT: Duration = Duration::from_secs(2);
 /// The longest wait that is believed. A longer one is a mistake of the other side's clock.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// What part of the minute new work leaves to what is begun already: one in so many requests.
-const RESERVE: usize = 10;
+const RESERVE: usize = 16;
 /// How many requests may be under way while it is not known what is left of the hour.
 const UNKNOWN_AT_ONCE: usize = 4;
 
@@ -101,10 +101,7 @@ impl Budget {
             return Err(Some(until));
         }
         let reserve = |whole: usize| if urgency == Urgency::Begin { whole / RESERVE } else { 0 };
-        while self.answered.front().is_some_and(|at| now.duration_since(*at) >= MINUTE) {
-            self.answered.pop_front();
-        }
-        let used = self.in_flight + self.answered.len();
+        let used = self.used(now);
         let limit = self.per_minute - reserve(self.per_minute);
         if used >= limit {
             // So many have to leave the minute first, the oldest before the others.
@@ -124,6 +121,13 @@ impl Budget {
         self.in_flight += 1;
         self.next += 1;
         Ok(Sent(self.next))
+    }
+
+    fn used(&mut self, now: Instant) -> usize {
+        while self.answered.front().is_some_and(|at| now.duration_since(*at) >= MINUTE) {
+            self.answered.pop_front();
+        }
+        self.in_flight + self.answered.len()
     }
 
     /// Until when nothing may be sent, whatever it is.
@@ -257,13 +261,12 @@ mod tests {
     #[test]
     fn new_work_leaves_a_part_of_the_minute_to_what_is_begun() {
         let (mut budget, start) = untold(19);
-        for number in 0..17 {
+        for number in 0..18 {
             let sent = budget.take(start, Begin).unwrap_or_else(|_| panic!("{number}"));
             budget.answered(&sent, start + seconds(number), heard(200, &[]));
         }
-        // The first of the two that are too many leaves after a minute, with the very first one.
+        // The one that is too many leaves after a minute, with the very first one.
         assert_eq!(budget.take(start + seconds(30), Begin), Err(Some(start + MINUTE)));
-        assert!(budget.take(start + seconds(30), Look).is_ok());
         assert!(budget.take(start + seconds(30), Look).is_ok());
         assert!(budget.take(start + seconds(30), Look).is_err());
     }
@@ -293,10 +296,10 @@ mod tests {
         let mut budget = Budget::new(100);
         let reset = ("ratelimit-reset", "1800000100");
         let sent = budget.take(now, Look).expect("a turn");
-        let left = heard(200, &[DATED, ("ratelimit-remaining", "12"), reset]);
+        let left = heard(200, &[DATED, ("ratelimit-remaining", "8"), reset]);
         budget.answered(&sent, now, left);
-        // New work leaves ten, and what is under way is counted as spent.
-        let _first = budget.take(now, Begin).expect("one of twelve");
+        // New work leaves six, and what is under way is counted as spent.
+        let _first = budget.take(now, Begin).expect("one of eight");
         let second = budget.take(now, Begin).expect("another");
         let reset_at = now + seconds(101);
         assert_eq!(budget.take(now, Begin), Err(Some(reset_at)));

@@ -4,15 +4,17 @@
 //! What is known of an action is between which two looks it ended. If one duration explains all of
 //! the last ones, it is searched for by halving until it is known well enough, and the next look
 //! comes just then. An action that was over at the first look may have been over long before; so the
-//! next one is looked at when it cannot be over yet if all take the same time. If they differ, the
-//! first look comes when one in five would be over, and the following ones each a fifth later. Pure;
-//! times are durations since the action began.
+//! next one is looked at when it cannot be over yet if all take the same time, and now and then one
+//! of many is. If they differ, the first look comes when one in five would be over, and the
+//! following ones each a fifth later. Pure; times are durations since the action began.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 /// How many actions are remembered.
 const REMEMBERED: usize = 48;
+/// So many that agree tell that the next will not differ by much.
+const ENOUGH: usize = 12;
 /// The first look when nothing is known, and how much later each next one comes.
 const FIRST: Duration = Duration::from_millis(500);
 const BLIND_GROWTH: f64 = 1.4;
@@ -21,18 +23,23 @@ const GROWTH: f64 = 1.2;
 /// The longest time between two looks for no better reason.
 const LONGEST: Duration = Duration::from_secs(10);
 /// How well a duration is known well enough, as part of it.
-const PRECISION: f64 = 0.01;
+const PRECISION: f64 = 0.015;
 /// Durations that differ by no more than this, as part of them, count as one: a busy machine sees
 /// none exactly.
 const NEAR: f64 = 0.03;
 /// How much later than what is known of that one duration the look comes, as part of it.
-const MARGIN: f64 = 0.01;
+const MARGIN: f64 = 0.005;
 /// Looks that are this close together show the same.
 const SAME: Duration = Duration::from_millis(1);
 
 /// The last actions of one kind.
 #[derive(Debug, Default)]
-pub(super) struct Durations(VecDeque<Ended>);
+pub(super) struct Durations {
+    last: VecDeque<Ended>,
+    /// How many there were in all, and how many when one was last looked at early.
+    learnt: usize,
+    probed: usize,
+}
 
 /// When an action ended: after a look that did not show it, by one that did.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,48 +48,91 @@ pub(super) struct Ended {
     pub(super) by: Duration,
 }
 
+/// When to look next, since the action began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Next {
+    pub(super) at: Duration,
+    /// It would tell nothing if it waited for others.
+    pub(super) is_probe: bool,
+}
+
+impl Next {
+    pub(super) const NOW: Self = Self { at: Duration::ZERO, is_probe: false };
+}
+
 impl Durations {
     /// Remembers one.
     pub(super) fn learn(&mut self, ended: Ended) {
-        self.0.push_back(ended);
-        if self.0.len() > REMEMBERED {
-            self.0.pop_front();
+        self.learnt += 1;
+        self.last.push_back(ended);
+        if self.last.len() > REMEMBERED {
+            self.last.pop_front();
         }
     }
 
-    /// When to look next at an action that had not ended after this time.
-    pub(super) fn next(&self, elapsed: Duration) -> Duration {
-        self.planned(elapsed).max(elapsed + SAME)
+    /// When to look next at an action that had not ended after this time, while so many are waited
+    /// for.
+    pub(super) fn next(&mut self, elapsed: Duration, waiting: usize) -> Next {
+        if let Some(at) = self.probe(elapsed, waiting) {
+            return Next { at, is_probe: true };
+        }
+        Next { at: self.planned(elapsed).max(elapsed + SAME), is_probe: false }
+    }
+
+    /// By when none was over and when one was, if one duration explains all.
+    fn one_duration(&self) -> Option<(Duration, Duration)> {
+        let after = self.last.iter().map(|ended| ended.after).max()?;
+        let by = self.last.iter().map(|ended| ended.by).min()?;
+        (after < by.mul_f64(1.0 + NEAR)).then_some((after, by))
+    }
+
+    /// When one of those that are waited for is looked at early, to see that what is known still
+    /// holds: the others would soon have made it forgotten that none was over by then.
+    fn probe(&mut self, elapsed: Duration, waiting: usize) -> Option<Duration> {
+        let (after, by) = self.one_duration()?;
+        // A little earlier, or every second one would be over by chance.
+        let at = after.mul_f64(1.0 - MARGIN);
+        let mut recent = self.last.iter().rev().take(REMEMBERED / 2);
+        let is_due = at > elapsed
+            && is_known(after, by)
+            && self.learnt >= self.probed + waiting
+            && !recent.any(|ended| ended.after >= at);
+        if is_due {
+            self.probed = self.learnt;
+        }
+        is_due.then_some(at)
     }
 
     fn planned(&self, elapsed: Duration) -> Duration {
         let later = |factor: f64| elapsed.mul_f64(factor).min(elapsed + LONGEST);
-        let longest_after = self.0.iter().map(|ended| ended.after).max();
-        let shortest_by = self.0.iter().map(|ended| ended.by).min();
-        let (Some(after), Some(by)) = (longest_after, shortest_by) else {
+        if self.last.is_empty() {
             return later(BLIND_GROWTH).max(FIRST);
-        };
-        if after < by.mul_f64(1.0 + NEAR) {
-            let apart = by.saturating_sub(after);
-            let middle = after + apart / 2;
-            let is_known = apart <= by.mul_f64(PRECISION);
-            let then = if is_known { after.max(by).mul_f64(1.0 + MARGIN) } else { by };
-            let last_told_little = self.0.back().is_some_and(|last| last.after.is_zero());
-            return if !is_known && last_told_little && after > elapsed {
-                after
-            } else if !is_known && middle > elapsed {
-                middle
+        }
+        if let Some((after, by)) = self.one_duration() {
+            let last_told_little = self.last.back().is_some_and(|last| last.after.is_zero());
+            let middle = after + by.saturating_sub(after) / 2;
+            let early = if last_told_little && after > elapsed { after } else { middle };
+            let then = after.max(by).mul_f64(1.0 + MARGIN);
+            let is_known = is_known(after, by);
+            return if !is_known && early > elapsed {
+                early
             } else if then > elapsed {
                 then
+            } else if self.last.len() >= ENOUGH && elapsed < by.mul_f64(1.0 + 2.0 * NEAR) {
+                later(1.0 + 2.0 * MARGIN)
             } else {
                 later(GROWTH)
             };
         }
         let mut middles: Vec<Duration> =
-            self.0.iter().map(|ended| ended.after + (ended.by - ended.after) / 2).collect();
+            self.last.iter().map(|ended| ended.after + (ended.by - ended.after) / 2).collect();
         middles.sort();
         middles[middles.len() / 5].max(later(GROWTH))
     }
+}
+
+fn is_known(after: Duration, by: Duration) -> bool {
+    by.saturating_sub(after) <= by.mul_f64(PRECISION)
 }
 
 #[cfg(test)]
@@ -93,10 +143,10 @@ mod tests {
     fn wait_for(actions: &[Duration]) -> (f64, f64) {
         let (mut durations, mut waited, mut looks) = (Durations::default(), Duration::ZERO, 0.0);
         for action in actions {
-            let (mut after, mut by) = (Duration::ZERO, durations.next(Duration::ZERO));
+            let (mut after, mut by) = (Duration::ZERO, durations.next(Duration::ZERO, 1).at);
             looks += 1.0;
             while by < *action {
-                (after, by) = (by, durations.next(by));
+                (after, by) = (by, durations.next(by, 1).at);
                 looks += 1.0;
             }
             waited += by;
@@ -155,7 +205,7 @@ mod tests {
             durations.learn(Ended { after, by });
             let mut elapsed = Duration::ZERO;
             while elapsed < hour {
-                let next = durations.next(elapsed);
+                let next = durations.next(elapsed, 1).at;
                 let limit = elapsed.max(Duration::from_secs(120)) + LONGEST;
                 assert!(next > elapsed && next <= limit, "{elapsed:?}: {next:?}");
                 elapsed = next;

@@ -6,15 +6,17 @@
 //! reason for which a list was read, all who wait for a volume are told of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
 use tokio::sync::oneshot::error::TryRecvError;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{broadcast, oneshot};
 use tokio::time::Instant;
 
 use super::client::{Call, Client, encoded};
+use super::durations::Next;
 use super::error::ApiError;
 use super::exchange::Exchange;
 use super::list::{self, AT_ONCE, PAGE, Recent};
@@ -23,18 +25,15 @@ use crate::error::Result;
 use crate::volume::VolumeId;
 
 /// What part of the minute is spent on looks while new work waits: one call in so many.
-const SHARE: u32 = 16;
-/// Looks that would come within this part of the wait for them are made together.
-const TOGETHER: u32 = 64;
-/// When more than this wait, looks are lists of several pages, and a larger part is worth it.
-const MANY: usize = 32;
-const MANY_TOGETHER: u32 = 8;
+const SHARE: u32 = 20;
+/// A look waits at most this part of its time for others that are due to be made with it.
+const GRACE: u32 = 8;
 
 /// What a look has shown: the volume, or that there is none, or why it is not known.
 pub(super) type Seen = Result<Option<wire::Volume>>;
 
-/// Tells of each list.
-pub(super) type Lists = watch::Receiver<Option<Arc<Listed>>>;
+/// Tells of each list, whoever has waited longest first: the order is the same each time.
+pub(super) type Lists = broadcast::Receiver<Arc<Listed>>;
 
 /// Every volume there is.
 #[derive(Debug)]
@@ -53,25 +52,31 @@ enum Asked {
 /// Looks of one client.
 pub(super) struct Looks {
     asked: Mutex<Vec<Asked>>,
-    turn: tokio::sync::Mutex<Pages>,
-    listed: watch::Sender<Option<Arc<Listed>>>,
+    turn: tokio::sync::Mutex<()>,
+    listed: broadcast::Sender<Arc<Listed>>,
     /// When the last look began or ended, and how many calls it takes.
     last: Mutex<(Instant, usize)>,
-    epoch: Instant,
+    due: Mutex<Due>,
+    /// How many pages the list of all volumes had when it was last read.
+    pages: AtomicUsize,
 }
 
-/// How many pages the list of all volumes had when it was last read.
-struct Pages(usize);
+/// When looks are due, and when the next ones are made together.
+struct Due {
+    each: BTreeSet<Instant>,
+    common: Instant,
+}
 
 impl Default for Looks {
     fn default() -> Self {
-        let epoch = Instant::now();
+        let now = Instant::now();
         Self {
             asked: Mutex::default(),
-            turn: tokio::sync::Mutex::new(Pages(1)),
-            listed: watch::Sender::default(),
-            last: Mutex::new((epoch, 0)),
-            epoch,
+            turn: tokio::sync::Mutex::default(),
+            listed: broadcast::Sender::new(1),
+            last: Mutex::new((now, 0)),
+            due: Mutex::new(Due { each: BTreeSet::new(), common: now }),
+            pages: AtomicUsize::new(1),
         }
     }
 }
@@ -101,19 +106,37 @@ impl Looks {
         self.listed.subscribe()
     }
 
-    /// When to look instead of `wait` after `begun`: a little later, together with others, if
-    /// others wait too.
-    pub(super) fn together(&self, begun: Instant, wait: Duration) -> Instant {
-        let part = match self.listed.receiver_count() {
-            0 | 1 => return begun + wait,
-            waiting if waiting > MANY => MANY_TOGETHER,
-            _ => TOGETHER,
-        };
-        let step = (wait.as_millis() / u128::from(part)).max(1).next_power_of_two();
-        let step = u64::try_from(step).unwrap_or(u64::MAX);
-        let at = (begun + wait).saturating_duration_since(self.epoch);
-        let at = u64::try_from(at.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
-        self.epoch + Duration::from_millis(at.div_ceil(step).saturating_mul(step))
+    /// How many wait for lists.
+    pub(super) fn waiting(&self) -> usize {
+        self.listed.receiver_count()
+    }
+
+    /// Waits until the look after `begun` is due, and if so many wait that a list spares calls,
+    /// until the last of the others that are due soon.
+    pub(super) async fn due(&self, begun: Instant, next: Next) {
+        let at = begun + next.at;
+        if next.is_probe {
+            return tokio::time::sleep_until(at).await;
+        }
+        self.lock_due().each.insert(at);
+        tokio::time::sleep_until(at).await;
+        if self.are_many() {
+            let until = self.lock_due().together(at, next.at / GRACE);
+            tokio::time::sleep_until(until).await;
+        }
+    }
+
+    /// Whether so many wait that a list spares calls.
+    pub(super) fn are_many(&self) -> bool {
+        self.waiting() > self.pages()
+    }
+
+    fn lock_due(&self) -> MutexGuard<'_, Due> {
+        self.due.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pages(&self) -> usize {
+        self.pages.load(Ordering::Relaxed)
     }
 
     /// Waits as long as looks have to be rare, because new work waits for budget.
@@ -145,7 +168,7 @@ impl Looks {
         loop {
             let (sender, mut seen) = oneshot::channel();
             self.lock().push(asked(sender));
-            let mut pages = self.turn.lock().await;
+            let _turn = self.turn.lock().await;
             match seen.try_recv() {
                 Ok(seen) => return seen,
                 // Whoever was looking for us was cut off, as a caller is that hangs up.
@@ -155,20 +178,14 @@ impl Looks {
             // Others whose time has come in the same moment.
             tokio::task::yield_now().await;
             let asked = std::mem::take(&mut *self.lock());
-            self.serve(client, recent, &mut pages, asked).await;
+            self.serve(client, recent, asked).await;
             if let Ok(seen) = seen.try_recv() {
                 return seen;
             }
         }
     }
 
-    async fn serve<E: Exchange>(
-        &self,
-        client: &Client<E>,
-        recent: &Recent,
-        pages: &mut Pages,
-        asked: Vec<Asked>,
-    ) {
+    async fn serve<E: Exchange>(&self, client: &Client<E>, recent: &Recent, asked: Vec<Asked>) {
         let mut ones = Vec::new();
         let mut alls = Vec::new();
         for asked in asked {
@@ -183,17 +200,18 @@ impl Looks {
         let ids: BTreeSet<&VolumeId> = ones.iter().map(|(id, _)| id).collect();
         let mut calls = 0;
         let mut listed = None;
-        let as_list = !alls.is_empty() || ids.len() > pages.0;
+        let as_list = !alls.is_empty() || ids.len() > self.pages();
         if as_list || !ids.is_empty() {
-            self.takes(if as_list { pages.0 } else { ids.len() });
+            self.takes(if as_list { self.pages() } else { ids.len() });
         }
         if as_list {
             let began = Instant::now();
             let list = list::volumes(client, recent).await;
-            calls += pages.0;
+            calls += self.pages();
             match &list {
                 Ok(volumes) => {
-                    pages.0 = volumes.len().div_ceil(usize::try_from(PAGE).unwrap_or(1)).max(1);
+                    let pages = volumes.len().div_ceil(usize::try_from(PAGE).unwrap_or(1));
+                    self.pages.store(pages.max(1), Ordering::Relaxed);
                 }
                 // Restless or too slow to be read whole: each volume is then read by itself.
                 Err(error) => tracing::debug!(error = error.chain(), "no list"),
@@ -224,13 +242,26 @@ impl Looks {
         if calls > 0 {
             self.takes(calls);
         }
-        if listed.is_some() {
-            self.listed.send_replace(listed);
+        if let Some(listed) = listed {
+            // It fails when nobody waits.
+            let _ = self.listed.send(listed);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Asked>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Due {
+    /// When the look that is due now is made together with others that are due within this time.
+    fn together(&mut self, now: Instant, grace: Duration) -> Instant {
+        self.each = self.each.split_off(&now);
+        let soon = now..=now + grace;
+        if !soon.contains(&self.common) {
+            self.common = self.each.range(soon).next_back().copied().unwrap_or(now);
+        }
+        self.common
     }
 }
 

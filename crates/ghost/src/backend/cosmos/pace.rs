@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::budget::{Budget, Heard, Sent, Urgency};
@@ -17,8 +17,8 @@ use super::budget::{Budget, Heard, Sent, Urgency};
 #[derive(Debug)]
 pub(super) struct Pace {
     state: Mutex<State>,
-    /// Whether new work is waiting for budget.
-    is_short: watch::Sender<bool>,
+    /// Wakes who waits for plenty, in the order in which they came.
+    plenty: Notify,
 }
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ type Place = (Urgency, u64);
 impl Pace {
     pub(super) fn new(per_minute: usize) -> Self {
         let state = State { budget: Budget::new(per_minute), queue: BTreeMap::new(), next: 0 };
-        Self { state: Mutex::new(state), is_short: watch::Sender::new(false) }
+        Self { state: Mutex::new(state), plenty: Notify::new() }
     }
 
     /// Waits for leave to send one request.
@@ -62,7 +62,14 @@ impl Pace {
 
     /// Waits while new work is waiting for budget.
     pub(super) async fn plenty(&self) {
-        let _ = self.is_short.subscribe().wait_for(|short| !short).await;
+        loop {
+            let mut plenty = std::pin::pin!(self.plenty.notified());
+            plenty.as_mut().enable();
+            if !self.is_short() {
+                return;
+            }
+            plenty.await;
+        }
     }
 
     fn enter(&self, urgency: Urgency) -> Waiting<'_> {
@@ -74,9 +81,15 @@ impl Pace {
         Waiting { pace: self, place, woken }
     }
 
+    /// Whether new work is waiting for budget.
+    fn is_short(&self) -> bool {
+        self.lock().is_short()
+    }
+
     fn tell(&self, state: &State) {
-        let short = state.queue.last_key_value().is_some_and(|((u, _), _)| *u == Urgency::Begin);
-        self.is_short.send_if_modified(|told| std::mem::replace(told, short) != short);
+        if !state.is_short() {
+            self.plenty.notify_waiters();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -103,8 +116,8 @@ impl Waiting<'_> {
         if asked.is_ok() {
             state.queue.remove(&self.place);
             state.wake_first();
+            self.pace.tell(&state);
         }
-        self.pace.tell(&state);
         asked
     }
 }
@@ -120,6 +133,10 @@ impl Drop for Waiting<'_> {
 }
 
 impl State {
+    fn is_short(&self) -> bool {
+        self.queue.last_key_value().is_some_and(|((urgency, _), _)| *urgency == Urgency::Begin)
+    }
+
     fn wake_first(&self) {
         if let Some((_, first)) = self.queue.first_key_value() {
             first.notify_one();
@@ -197,7 +214,7 @@ mod tests {
         let soon = start + Duration::from_secs(10);
         let early = answered(&pace, Look, soon);
         let late = answered(&pace, Begin, start + Duration::from_secs(100));
-        assert!(!*pace.is_short.borrow());
+        assert!(!pace.is_short());
         let (early, late) = tokio::join!(early, async {
             tokio::task::yield_now().await;
             late.await
@@ -205,7 +222,7 @@ mod tests {
         assert_eq!(early, Err(Duration::from_secs(60)), "known at once");
         assert_eq!(late, Ok(()));
         assert_eq!(start.elapsed(), Duration::from_secs(60));
-        assert!(!*pace.is_short.borrow());
+        assert!(!pace.is_short());
     }
 
     #[tokio::test(start_paused = true)]
@@ -217,7 +234,7 @@ mod tests {
         let waits = answered(&pace, Begin, far);
         let lost = async {
             tokio::time::sleep(Duration::from_secs(5)).await;
-            assert!(*pace.is_short.borrow());
+            assert!(pace.is_short());
             drop(permit);
             pace.plenty().await;
         };
