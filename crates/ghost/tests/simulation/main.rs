@@ -23,6 +23,7 @@ mod storm;
 mod world;
 mod wrong;
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -46,8 +47,8 @@ fn setting(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|error| panic!("{name}={text:?}: {error}")))
 }
 
-/// Runs one schedule.
-fn run(schedule: &Schedule) -> Outcome {
+/// Does something in one thread under virtual time, with the file of a token.
+fn in_virtual_time<T>(work: impl AsyncFnOnce(&Path) -> T) -> T {
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("token");
     std::fs::write(&token, "t").unwrap();
@@ -56,8 +57,13 @@ fn run(schedule: &Schedule) -> Outcome {
         .start_paused(true)
         .build()
         .unwrap();
-    runtime.block_on(async {
-        let world = World::new(schedule, &token);
+    runtime.block_on(work(&token))
+}
+
+/// Runs one schedule.
+fn run(schedule: &Schedule) -> Outcome {
+    in_virtual_time(async |token| {
+        let world = World::new(schedule, token);
         let known = Known::default();
         let claims = (0..schedule.volumes).map(|number| claim::live(&world, &known, number));
         let all = async { tokio::join!(biased; world.trouble(), join_all(claims)) };

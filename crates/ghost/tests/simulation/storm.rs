@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use crate::claim::capability;
 use crate::cloud::{date, incoming};
+use crate::in_virtual_time;
 use crate::world::{controller, is_final, unwatched};
 
 /// Any moment will do.
@@ -108,15 +109,7 @@ struct Figures {
 
 impl Storm {
     fn run(&self) -> Figures {
-        let folder = tempfile::tempdir().unwrap();
-        let token = folder.path().join("token");
-        std::fs::write(&token, "t").unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        runtime.block_on(self.attach(&token))
+        in_virtual_time(async |token| self.attach(token).await)
     }
 
     async fn attach(&self, token: &Path) -> Figures {
