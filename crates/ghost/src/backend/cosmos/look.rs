@@ -118,7 +118,7 @@ impl Looks {
         if next.is_probe {
             return tokio::time::sleep_until(at).await;
         }
-        self.lock_due().each.insert(at);
+        self.lock_due().add(at);
         tokio::time::sleep_until(at).await;
         if self.are_many() {
             let until = self.lock_due().together(at, next.at / GRACE);
@@ -254,9 +254,14 @@ impl Looks {
 }
 
 impl Due {
+    /// Remembers one, and forgets those that were.
+    fn add(&mut self, at: Instant) {
+        self.each = self.each.split_off(&Instant::now());
+        self.each.insert(at);
+    }
+
     /// When the look that is due now is made together with others that are due within this time.
     fn together(&mut self, now: Instant, grace: Duration) -> Instant {
-        self.each = self.each.split_off(&now);
         let soon = now..=now + grace;
         if !soon.contains(&self.common) {
             self.common = self.each.range(soon).next_back().copied().unwrap_or(now);
