@@ -206,6 +206,8 @@ impl Playground {
             .arg(dev_root)
             .arg("--format-notes-dir")
             .arg(self.path(&format!("notes-{id}")))
+            // There is no kubelet: nothing has to reach one, whatever there is on this machine.
+            .env("GHOST_KUBELET_DIR", self.path("no-kubelet"))
             .args(more);
         interrupt::check()?;
         let mut child = command.stderr(self.log(&name)?).spawn()?;

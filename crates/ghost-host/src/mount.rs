@@ -99,6 +99,13 @@ impl MountTable {
         self.entries.iter().filter(move |entry| entry.target == target)
     }
 
+    /// The mount that this path is within: of the deepest, the one that is seen.
+    #[must_use]
+    pub fn covering(&self, path: &Path) -> Option<&MountEntry> {
+        let within = self.entries.iter().filter(|entry| path.starts_with(&entry.target));
+        within.max_by_key(|entry| entry.target.components().count())
+    }
+
     /// The mounts of this device's filesystem, wherever they are.
     pub fn of_device(&self, number: DeviceNumber) -> impl DoubleEndedIterator<Item = &MountEntry> {
         self.entries.iter().filter(move |entry| entry.device == Some(number))

@@ -142,6 +142,9 @@ pub struct NodeArgs {
     /// Use disks that do not say who they are, where there is no choice between two: see docs/devices.md
     #[arg(long, env = "GHOST_ALLOW_UNIDENTIFIED")]
     pub allow_unidentified: bool,
+    /// Folder that the kubelet keeps its volumes below; mounts made there must reach the machine
+    #[arg(long, env = "GHOST_KUBELET_DIR", value_name = "DIR", default_value = "/var/lib/kubelet")]
+    pub kubelet_dir: PathBuf,
     /// Folder for the notes that tell of a format cut short; must outlive this process
     #[arg(
         long,

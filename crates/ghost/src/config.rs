@@ -11,7 +11,7 @@ use crate::cli::{BackendName, ControllerArgs, CosmosArgs, NodeArgs, SharedArgs};
 use crate::csi::{Endpoint, Plugin};
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
-use crate::node::DiskLink;
+use crate::node::{DiskLink, KubeletDir};
 use crate::telemetry::{Filter, Format};
 use crate::volume::{Bytes, NodeId, Region};
 
@@ -79,6 +79,8 @@ pub struct NodeConfig {
     pub sysfs_root: PathBuf,
     /// Whether disks are used that do not say who they are.
     pub allow_unidentified: bool,
+    /// Where the kubelet keeps its volumes.
+    pub kubelet_dir: KubeletDir,
     /// The folder of the format notes.
     pub format_notes_dir: PathBuf,
 }
@@ -167,6 +169,7 @@ impl NodeConfig {
             ("--dev-root", &args.dev_root),
             ("--sysfs-root", &args.sysfs_root),
             ("--format-notes-dir", &args.format_notes_dir),
+            ("--kubelet-dir", &args.kubelet_dir),
         ] {
             if !path.is_absolute() {
                 return Err(Error::invalid(format!("{option} {path:?} must be an absolute path")));
@@ -189,6 +192,8 @@ impl NodeConfig {
             sysfs_root: args.sysfs_root.clone(),
             allow_unidentified: args.allow_unidentified,
             format_notes_dir: args.format_notes_dir.clone(),
+            kubelet_dir: KubeletDir::open(&args.kubelet_dir)
+                .map_err(|error| error.context("--kubelet-dir"))?,
             shared,
         })
     }

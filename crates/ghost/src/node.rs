@@ -18,6 +18,7 @@ mod error;
 mod format_note;
 mod grow;
 mod health;
+mod kubelet_dir;
 mod limit;
 mod place;
 mod publish;
@@ -37,6 +38,7 @@ pub use disk_link::DiskLink;
 pub use format_note::FormatNotes;
 pub use grow::{GrowRequest, grow};
 pub use health::{HealthRequest, health, storage_health};
+pub use kubelet_dir::{KubeletDir, check_kubelet_dir};
 pub use limit::{OwnDisks, attach_limit};
 pub use publish::{PublishRequest, publish};
 pub use release::{UnpublishRequest, UnstageRequest, unpublish, unstage};
@@ -50,6 +52,8 @@ pub struct Node {
     pub host: Arc<dyn Host>,
     /// The notes of formats that are under way.
     pub notes: FormatNotes,
+    /// Where the kubelet keeps its volumes.
+    pub kubelet_dir: KubeletDir,
     /// Where a disk appears.
     pub disk_link: DiskLink,
     /// How long is waited for a disk to appear.

@@ -74,6 +74,7 @@ pub async fn node(config: NodeConfig) -> Result<()> {
     let node = Node {
         host,
         notes: FormatNotes::open(config.format_notes_dir)?,
+        kubelet_dir: config.kubelet_dir,
         disk_link: config.disk_link,
         patience: DISK_PATIENCE,
         own: OwnDisks {
@@ -99,8 +100,8 @@ pub async fn node(config: NodeConfig) -> Result<()> {
     let plugin = config.shared.plugin.clone();
     let key = TopologyKey::new(plugin.name());
     let limit = config.shared.attach_limit;
-    let service = NodeService::new(node, identity.clone(), limit, operations.clone(), key);
-    let identity = IdentityService::of_node(plugin, identity);
+    let service = NodeService::new(node.clone(), identity.clone(), limit, operations.clone(), key);
+    let identity = IdentityService::of_node(plugin, node, identity);
     let routes = Routes::new(pb::identity_server::IdentityServer::new(identity))
         .add_service(pb::node_server::NodeServer::new(service));
     answer(config.shared, metrics, operations, routes).await

@@ -13,6 +13,7 @@ use pb::controller_client::ControllerClient;
 use serde_json::{Value, json};
 use tonic::Request;
 use tonic::transport::Channel;
+use xtask::interrupt;
 use xtask::playground::{Options, Playground, connect, probe};
 use xtask::volume_life::mounted;
 
@@ -158,6 +159,7 @@ async fn attach(channel: Channel, volume: &str, droplet: u64, limit: Duration) -
     let mut controller = ControllerClient::new(channel);
     let begun = Instant::now();
     loop {
+        interrupt::check()?;
         let mut request = Request::new(pb::ControllerPublishVolumeRequest {
             volume_id: volume.to_owned(),
             node_id: droplet.to_string(),

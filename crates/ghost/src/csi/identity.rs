@@ -7,6 +7,7 @@ use super::node::NodeIdentity;
 use super::status::answer;
 use crate::controller::Controller;
 use crate::error::{Error, Result};
+use crate::node::{self, Node};
 
 /// What the plugin says of itself.
 #[derive(Clone, Debug)]
@@ -47,11 +48,11 @@ impl Plugin {
 }
 
 /// The Identity service.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct IdentityService {
     plugin: Plugin,
-    /// On a node: who it is, once that is known.
-    node: Option<NodeIdentity>,
+    /// On a node: the machine, and who it is, once that is known.
+    node: Option<(Node, NodeIdentity)>,
     grows: bool,
     snapshots: bool,
 }
@@ -67,8 +68,8 @@ impl IdentityService {
 
     /// The service of a node.
     #[must_use]
-    pub fn of_node(plugin: Plugin, node: NodeIdentity) -> Self {
-        Self { plugin, node: Some(node), grows: true, snapshots: true }
+    pub fn of_node(plugin: Plugin, node: Node, identity: NodeIdentity) -> Self {
+        Self { plugin, node: Some((node, identity)), grows: true, snapshots: true }
     }
 }
 
@@ -117,8 +118,11 @@ impl pb::identity_server::Identity for IdentityService {
         _: Request<pb::ProbeRequest>,
     ) -> std::result::Result<Response<pb::ProbeResponse>, Status> {
         // No call to the cloud: its faults are not this process's, and restarting would not help.
-        let ready = self.node.as_ref().is_none_or(NodeIdentity::is_known);
-        answer(Ok(pb::ProbeResponse { ready: Some(ready) }))
+        let Some((node, identity)) = &self.node else {
+            return answer(Ok(pb::ProbeResponse { ready: Some(true) }));
+        };
+        let checked = node::check_kubelet_dir(node).await;
+        answer(checked.map(|()| pb::ProbeResponse { ready: Some(identity.is_known()) }))
     }
 }
 

@@ -11,8 +11,8 @@ use ghost_host::{
 };
 
 use super::{
-    DiskLink, FormatNotes, Node, OwnDisks, PublishRequest, StageRequest, UnpublishRequest,
-    UnstageRequest,
+    DiskLink, FormatNotes, KubeletDir, Node, OwnDisks, PublishRequest, StageRequest,
+    UnpublishRequest, UnstageRequest,
 };
 use crate::volume::{
     AccessMode, AccessType, Bytes, Capability, Disk, Formatting, Locator, Region, VolumeId,
@@ -44,6 +44,7 @@ impl Fixture {
         let node = Node {
             host: Arc::new(host.clone()),
             notes: FormatNotes::open(notes.path()).expect("a folder"),
+            kubelet_dir: KubeletDir::default(),
             disk_link: DiskLink::parse("disk/by-id/{name}").expect("a sound template"),
             patience: Duration::ZERO,
             own: OwnDisks {

@@ -5,8 +5,12 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::symlink;
 
 use ghost_csi as pb;
+use pb::identity_client::IdentityClient;
+use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_bind, mount_change, unmount};
 use serde_json::json;
 use tonic::Code;
+use xtask::leftover::mounts_below;
+use xtask::playground::connect;
 use xtask::volume_life::{Volume, block, mounted};
 
 use crate::world::{World, is_root, stage_request, within};
@@ -254,6 +258,52 @@ async fn b25_an_empty_staging_folder_is_not_published() {
         assert!(!target.exists(), "no target was made");
         fs::create_dir_all(&staging).unwrap();
     }
+    world.take_away(&volume).await;
+    world.assert_clean().await;
+}
+
+#[tokio::test]
+async fn b25_nothing_is_mounted_where_the_kubelet_would_not_see_it() {
+    if !is_root() {
+        return;
+    }
+    let mut world = World::start();
+    let kubelet = world.path("kubelet");
+    fs::create_dir(&kubelet).unwrap();
+    mount_bind(&kubelet, &kubelet).unwrap();
+    mount_change(&kubelet, MountPropagationFlags::PRIVATE).unwrap();
+    world.parts.kill_node(101).unwrap();
+    world.parts.start_node(101, &["--kubelet-dir", kubelet.to_str().unwrap()]).unwrap();
+    let mut node = world.node(101).await;
+    let mut controller = world.controller().await;
+    let mut volume = controller.create("pvc-unseen", 1, mounted("ext4")).await.unwrap();
+    controller.attach(&mut volume, 101).await.unwrap();
+    let (staging, target) = (kubelet.join("staging"), kubelet.join("target"));
+
+    let probe = async || {
+        let channel = connect(&world.parts.node_socket(101)).await.unwrap();
+        IdentityClient::new(channel).probe(pb::ProbeRequest {}).await
+    };
+    let refused = |status: tonic::Status| {
+        assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+        assert!(status.message().contains("mountPropagation Bidirectional"), "{status}");
+        assert_eq!(mounts_below(&kubelet), [&*kubelet], "there is only the folder itself");
+    };
+    refused(probe().await.unwrap_err());
+    refused(node.stage(&volume, &staging).await.unwrap_err());
+    refused(node.publish(&volume, &staging, &target).await.unwrap_err());
+    let mut device = volume.clone();
+    device.capability = block();
+    refused(node.stage(&device, &staging).await.unwrap_err());
+    refused(node.publish(&device, &staging, &target).await.unwrap_err());
+
+    mount_change(&kubelet, MountPropagationFlags::SHARED).unwrap();
+    assert_eq!(probe().await.unwrap().into_inner().ready, Some(true));
+    node.stage(&volume, &staging).await.unwrap();
+    node.publish(&volume, &staging, &target).await.unwrap();
+    node.unpublish(&volume, &target).await.unwrap();
+    node.unstage(&volume, &staging).await.unwrap();
+    unmount(&kubelet, UnmountFlags::empty()).unwrap();
     world.take_away(&volume).await;
     world.assert_clean().await;
 }

@@ -61,6 +61,7 @@ impl OtherNode {
             .arg(format!("--endpoint=unix://{}", socket.display()))
             .arg(format!("--dev-root={}", world.parts.dev_root(101).display()))
             .arg(format!("--format-notes-dir={}", world.path("other-notes").display()))
+            .env("GHOST_KUBELET_DIR", world.path("no-kubelet"))
             .stderr(Stdio::from(log))
             .spawn()
             .unwrap();

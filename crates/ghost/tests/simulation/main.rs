@@ -6,7 +6,8 @@
 //! and in the end that nothing is left, doubled or still running. A seed that fails is printed with
 //! its course of events, and replays exactly.
 //!
-//! [`storm`] holds by the same means how long many attachments take within the cloud's budget.
+//! [`storm`] and [`quiet`] hold by the same means how long many attachments take within the cloud's
+//! budget, and what a cluster costs in which nothing happens.
 //!
 //! `GHOST_SCHEDULES` says how many, `GHOST_SEED` which one is run alone; `cargo xtask simulate`
 //! sets them.
@@ -16,8 +17,10 @@
 #![allow(clippy::disallowed_methods, reason = "a broken connection is a status too; settings")]
 #![allow(clippy::print_stderr, reason = "how many there were is for people")]
 
+mod calm;
 mod claim;
 mod cloud;
+mod quiet;
 mod schedule;
 mod storm;
 mod world;

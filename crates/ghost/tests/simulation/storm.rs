@@ -1,91 +1,26 @@
 //! How long many attachments take within the cloud's budget, under virtual time: what the
-//! benchmark measures in minutes, held in seconds. The wire takes a few milliseconds each way.
+//! benchmark measures in minutes, held in seconds.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use fastrand::Rng;
 use futures_util::stream::{self, StreamExt as _};
-use ghost::backend::cosmos::{Exchange, Failure, Request, Response};
 use ghost::csi::ControllerService;
 use ghost_csi as pb;
-use ghost_sim::api::{Api, Config, Delivery, Limits};
-use ghost_sim::fault::Faults;
-use ghost_sim::state::{self, Settings};
-use jiff::Timestamp;
+use ghost_sim::state::Settings;
 use pb::controller_server::Controller as _;
 use tokio::time::Instant;
 
+use crate::calm::{Calm, PER_MINUTE};
 use crate::claim::capability;
-use crate::cloud::{date, incoming};
 use crate::in_virtual_time;
 use crate::world::{controller, is_final, unwatched};
 
-/// Any moment will do.
-const EPOCH: i64 = 1_790_000_000;
-/// The longest that a request or its answer is on its way.
-const WAY: u64 = 8;
 /// How long external-attacher waits for one call.
 const ATTACHER_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long one waits who asks for all at once.
 const PATIENT: Duration = Duration::from_secs(3600);
 const FIRST_DROPLET: u64 = 101;
-const PER_MINUTE: u64 = 250;
-
-/// A cloud without faults, and what it was asked.
-#[derive(Clone)]
-struct Calm(Arc<Mutex<Inner>>);
-
-struct Inner {
-    api: Api,
-    began: Instant,
-    random: Rng,
-    calls: usize,
-    refused: usize,
-}
-
-impl Inner {
-    fn now(&self) -> Timestamp {
-        let epoch = Timestamp::from_second(EPOCH).expect("in range");
-        epoch + jiff::SignedDuration::try_from(self.began.elapsed()).expect("hours at most")
-    }
-
-    fn way(&mut self) -> Duration {
-        Duration::from_millis(self.random.u64(1..=WAY))
-    }
-}
-
-#[async_trait]
-impl Exchange for Calm {
-    async fn exchange(&self, request: Request) -> Result<Response, Failure> {
-        let (there, back) = {
-            let mut inner = self.0.lock().expect("sound");
-            (inner.way(), inner.way())
-        };
-        tokio::time::sleep(there).await;
-        let response = {
-            let mut inner = self.0.lock().expect("sound");
-            let now = inner.now();
-            while let Some(action) = inner.api.cloud().due_action(now) {
-                inner.api.cloud_mut().end_action(action);
-            }
-            let Delivery::Answer(answer) = inner.api.handle(now, &incoming(&request)).delivery
-            else {
-                return Err(Failure::NoAnswer("there are no faults".to_owned()));
-            };
-            let status = answer.status().as_u16();
-            inner.calls += 1;
-            inner.refused += usize::from(status >= 400);
-            let mut headers = answer.headers().clone();
-            headers.extend(date(now));
-            Response { status, headers, body: answer.body().to_vec() }
-        };
-        tokio::time::sleep(back).await;
-        Ok(response)
-    }
-}
 
 /// What is attached where, and what the cloud is like.
 struct Storm {
@@ -120,32 +55,8 @@ impl Storm {
             one_event_per_droplet: true,
             ..Settings::default()
         };
-        let limits = Limits { per_hour: 5000, per_minute: None };
-        let config =
-            Config { token: "t".to_owned(), limits, latency: Duration::ZERO, scheme: "https" };
-        let mut cloud = state::Cloud::new(settings, self.seed);
-        let epoch = Timestamp::from_second(EPOCH).unwrap();
-        let ids: Vec<String> = (0..self.volumes)
-            .map(|number| {
-                let volume = state::VolumeRequest {
-                    name: Some(format!("storm-{number}")),
-                    region: Some("ams1".to_owned()),
-                    size_gigabytes: Some(1),
-                    ..state::VolumeRequest::default()
-                };
-                cloud.create_volume(volume, epoch).unwrap().0.id.clone()
-            })
-            .collect();
-        let limits = Limits { per_minute: Some(PER_MINUTE), ..limits };
-        let cloud = Calm(Arc::new(Mutex::new(Inner {
-            api: Api::new(cloud, Config { limits, ..config }, Faults::default(), self.seed),
-            began: Instant::now(),
-            random: Rng::with_seed(self.seed),
-            calls: 0,
-            refused: 0,
-        })));
-        let per_minute = usize::try_from(PER_MINUTE).unwrap();
-        let service = unwatched(&controller(cloud.clone(), token, per_minute, self.seed));
+        let (cloud, ids) = Calm::with_volumes(settings, self.volumes, self.seed);
+        let service = unwatched(&controller(cloud.clone(), (), token, PER_MINUTE, self.seed));
         let limit = if self.callers < ids.len() { ATTACHER_TIMEOUT } else { PATIENT };
         let began = Instant::now();
         let droplets = (FIRST_DROPLET..).map(|d| if self.one_droplet { FIRST_DROPLET } else { d });
@@ -155,7 +66,7 @@ impl Storm {
             .collect::<()>()
             .await;
         let took = began.elapsed();
-        let inner = cloud.0.lock().expect("sound");
+        let inner = cloud.inner();
         assert!(inner.api.cloud().all_volumes().iter().all(|volume| volume.attached().is_some()));
         let actions = inner.api.cloud().all_actions().iter();
         let sum = actions.map(|a| a.completed_at.unwrap().duration_since(a.started_at));
@@ -169,7 +80,12 @@ impl Storm {
 }
 
 /// Attaches as a sidecar does: asks again until it is done.
-async fn attach(service: &ControllerService, volume: &str, droplet: u64, limit: Duration) {
+pub(crate) async fn attach(
+    service: &ControllerService,
+    volume: &str,
+    droplet: u64,
+    limit: Duration,
+) {
     loop {
         let mut request = tonic::Request::new(pb::ControllerPublishVolumeRequest {
             volume_id: volume.to_owned(),

@@ -48,11 +48,6 @@ impl Observer for Nobody {
     fn ended(&self, _: &'static str, _: &'static str, _: Duration) {}
 }
 
-impl Meter for Nobody {
-    fn answered(&self, _: &'static str, _: u16) {}
-    fn remaining(&self, _: u64) {}
-}
-
 impl<'a> World<'a> {
     pub(crate) fn new(schedule: &'a Schedule, token: &'a Path) -> Self {
         let mut random = Rng::with_seed(schedule.seed ^ 0x5eed);
@@ -78,7 +73,7 @@ impl<'a> World<'a> {
             _ => half,
         };
         let seed = self.random.borrow_mut().u64(..);
-        let controller = controller(wire, self.token, per_minute, seed);
+        let controller = controller(wire, (), self.token, per_minute, seed);
         let operations = Operations::new(Arc::new(Nobody));
         let service = Arc::new(service(&controller, &operations));
         let death = watch::Sender::new(false);
@@ -160,6 +155,7 @@ impl<'a> World<'a> {
 /// A controller with that way to the cloud.
 pub(crate) fn controller(
     wire: impl Exchange,
+    meter: impl Meter,
     token: &Path,
     requests_per_minute: usize,
     seed: u64,
@@ -167,7 +163,7 @@ pub(crate) fn controller(
     let options = Options { cluster_id: None, requests_per_minute, attach_limit: 7, seed };
     let token = TokenFile::open(token).expect("a token");
     Controller {
-        backend: Arc::new(Cosmos::new(wire, token, options, Box::new(Nobody))),
+        backend: Arc::new(Cosmos::new(wire, token, options, Box::new(meter))),
         default_size: Bytes::from_gib(1),
         default_region: Some(Region::new("ams1").expect("a region")),
         clones: Clones::default(),
