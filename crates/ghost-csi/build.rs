@@ -1,4 +1,4 @@
-//! Compiles `proto/csi.proto` without protoc: protox reads it, tonic's generator writes the Rust.
+//! Compiles the files of `proto` without protoc: protox reads it, tonic's generator writes the Rust.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use prost::Message;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    println!("cargo::rerun-if-changed=proto/csi.proto");
+    println!("cargo::rerun-if-changed=proto");
     let descriptors = protox::compile(["proto/csi.proto"], ["proto"])?;
     #[allow(clippy::disallowed_methods, reason = "this is how cargo speaks to build scripts")]
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
@@ -15,6 +15,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     // A message with secrets must not be printable at all: it gets no `Debug`.
     let unprintable = with_secrets(&std::fs::read_to_string("proto/csi.proto")?);
     tonic_prost_build::configure().skip_debug(unprintable).compile_fds(descriptors)?;
+
+    let registration = protox::compile(["proto/registration.proto"], ["proto"])?;
+    tonic_prost_build::configure().compile_fds(registration)?;
     Ok(())
 }
 

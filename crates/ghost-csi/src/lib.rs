@@ -10,6 +10,11 @@
 
 tonic::include_proto!("csi.v1");
 
+/// The API by which a plugin makes itself known to the kubelet, from `proto/registration.proto`.
+pub mod registration {
+    tonic::include_proto!("pluginregistration");
+}
+
 /// A moment, as messages have it.
 pub use prost_types::Timestamp;
 

@@ -145,6 +145,18 @@ pub struct NodeArgs {
     /// Folder that the kubelet keeps its volumes below; mounts made there must reach the machine
     #[arg(long, env = "GHOST_KUBELET_DIR", value_name = "DIR", default_value = "/var/lib/kubelet")]
     pub kubelet_dir: PathBuf,
+    /// The kubelet's registration folder, such as /var/lib/kubelet/plugins_registry; if absent,
+    /// somebody else registers the driver
+    #[arg(long, env = "GHOST_KUBELET_REGISTRATION_DIR", value_name = "DIR")]
+    pub kubelet_registration_dir: Option<PathBuf>,
+    /// The driver's own socket as the kubelet sees it; the path of --endpoint if absent
+    #[arg(
+        long,
+        env = "GHOST_KUBELET_REGISTRATION_PATH",
+        value_name = "SOCKET",
+        requires = "kubelet_registration_dir"
+    )]
+    pub kubelet_registration_path: Option<PathBuf>,
     /// Folder for the notes that tell of a format cut short; must outlive this process
     #[arg(
         long,

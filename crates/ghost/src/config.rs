@@ -10,6 +10,7 @@ use crate::backend::cosmos::{ClusterId, Http, Options, TokenFile};
 use crate::cli::{BackendName, ControllerArgs, CosmosArgs, NodeArgs, SharedArgs};
 use crate::csi::{Endpoint, Plugin};
 use crate::error::{Error, Result};
+use crate::kubelet::Registration;
 use crate::metadata::Metadata;
 use crate::node::{DiskLink, KubeletDir};
 use crate::telemetry::{Filter, Format};
@@ -81,6 +82,8 @@ pub struct NodeConfig {
     pub allow_unidentified: bool,
     /// Where the kubelet keeps its volumes.
     pub kubelet_dir: KubeletDir,
+    /// How the kubelet is told of this plugin, if by itself.
+    pub registration: Option<Registration>,
     /// The folder of the format notes.
     pub format_notes_dir: PathBuf,
 }
@@ -182,6 +185,17 @@ impl NodeConfig {
                 )));
             }
         }
+        let registration = args.kubelet_registration_dir.as_deref().map(|folder| {
+            let endpoint = args.kubelet_registration_path.as_deref();
+            let endpoint = endpoint.unwrap_or(shared.endpoint.path());
+            if !endpoint.is_absolute() {
+                return Err(Error::invalid(format!(
+                    "--kubelet-registration-path {endpoint:?} must be an absolute path"
+                )));
+            }
+            Registration::new(folder, &shared.plugin, endpoint.to_owned())
+                .map_err(|error| error.context("--kubelet-registration-dir"))
+        });
         let node_id = args.node_id.clone().map(NodeId::new).transpose();
         Ok(Self {
             node_id: node_id.map_err(|error| error.context("--node-id"))?,
@@ -191,6 +205,7 @@ impl NodeConfig {
                 .map_err(|error| error.context("--disk-link"))?,
             sysfs_root: args.sysfs_root.clone(),
             allow_unidentified: args.allow_unidentified,
+            registration: registration.transpose()?,
             format_notes_dir: args.format_notes_dir.clone(),
             kubelet_dir: KubeletDir::open(&args.kubelet_dir)
                 .map_err(|error| error.context("--kubelet-dir"))?,

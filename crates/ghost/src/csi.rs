@@ -8,10 +8,12 @@ mod encode;
 pub(crate) mod fuzz;
 mod identity;
 mod node;
+mod node_identity;
 mod server;
 mod status;
 
 pub use controller::ControllerService;
 pub use identity::{IdentityService, Plugin};
-pub use node::{NodeIdentity, NodeService};
+pub use node::NodeService;
+pub use node_identity::NodeIdentity;
 pub use server::{Endpoint, Listener, probe, serve};

@@ -2,8 +2,8 @@
 //!
 //! Read the modules in this order: [`error`] and [`volume`] are the words; [`backend`] is what a
 //! storage can do; [`controller`] and [`node`] keep CSI's promises over it and over the host;
-//! [`operation`] says what may run when, and [`caller`] for whom; [`csi`] is the edge to gRPC; [`metadata`], [`telemetry`],
-//! [`cli`], [`config`] and [`run`] wire it together. `ARCHITECTURE.md` has the whole picture.
+//! [`operation`] says what may run when, and [`caller`] for whom; [`csi`] is the edge to
+//! gRPC; [`kubelet`] makes a node's half known; [`metadata`], [`telemetry`], [`cli`], [`config`] and [`run`] wire it together. `ARCHITECTURE.md` has the whole picture.
 #![forbid(unsafe_code)]
 
 pub mod error;
@@ -17,6 +17,7 @@ pub mod caller;
 pub mod operation;
 
 pub mod csi;
+pub mod kubelet;
 pub mod metadata;
 pub mod telemetry;
 

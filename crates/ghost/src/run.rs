@@ -7,6 +7,7 @@ use ghost_csi as pb;
 use ghost_host::{Host, Linux};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
 use crate::backend::SharedBackend;
@@ -54,7 +55,7 @@ pub async fn controller(config: ControllerConfig) -> Result<()> {
     let service = ControllerService::new(controller, seed, operations.clone(), key);
     let routes = Routes::new(pb::identity_server::IdentityServer::new(identity))
         .add_service(pb::controller_server::ControllerServer::new(service));
-    answer(config.shared, metrics, operations, routes).await
+    answer(config.shared, metrics, operations, routes, |_| async { Ok(()) }).await
 }
 
 /// Runs the node half until it is told to stop.
@@ -101,18 +102,33 @@ pub async fn node(config: NodeConfig) -> Result<()> {
     let key = TopologyKey::new(plugin.name());
     let limit = config.shared.attach_limit;
     let service = NodeService::new(node.clone(), identity.clone(), limit, operations.clone(), key);
+    let registration = config.registration;
+    let register = {
+        let identity = identity.clone();
+        |stop: CancellationToken| async move {
+            let Some(registration) = registration else { return Ok(()) };
+            // The kubelet asks for the node's id at once, and more and more seldom afterwards.
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => Ok(()),
+                () = identity.when_known() => registration.serve(stop.cancelled()).await,
+            }
+        }
+    };
     let identity = IdentityService::of_node(plugin, node, identity);
     let routes = Routes::new(pb::identity_server::IdentityServer::new(identity))
         .add_service(pb::node_server::NodeServer::new(service));
-    answer(config.shared, metrics, operations, routes).await
+    answer(config.shared, metrics, operations, routes, register).await
 }
 
-/// Answers calls until a signal comes, then lets the running operations end.
-async fn answer(
+/// Answers calls until a signal comes, then lets the running operations end. Meanwhile `register`
+/// makes it known to the kubelet, until its token says that it is over.
+async fn answer<Register: Future<Output = Result<()>>>(
     shared: Shared,
     metrics: Metrics,
     operations: Operations,
     routes: Routes,
+    register: impl FnOnce(CancellationToken) -> Register,
 ) -> Result<()> {
     let failed =
         |error: std::io::Error| Error::failed("cannot wait for signals").with_source(error);
@@ -140,12 +156,23 @@ async fn answer(
     );
 
     let (drained, when_drained) = tokio::sync::oneshot::channel();
+    let (unregistered, when_unregistered) = tokio::sync::oneshot::channel();
+    let unregister = CancellationToken::new();
+    let registered = register(unregister.clone());
+    let registered = async move {
+        registered.await?;
+        let _ = unregistered.send(());
+        std::future::pending().await
+    };
     let stop = async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
         tracing::info!("told to stop");
+        // First of all, so that the kubelet begins nothing more.
+        unregister.cancel();
+        let _ = when_unregistered.await;
         if !operations.drain(GRACE).await {
             tracing::warn!("stopping although operations are still running");
         }
@@ -160,6 +187,7 @@ async fn answer(
     };
     tokio::select! {
         served = serve(listener, routes, stop) => served,
+        failed = registered => failed,
         () = last_answers => Ok(()),
     }
 }

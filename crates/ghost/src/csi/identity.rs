@@ -3,7 +3,7 @@
 use ghost_csi as pb;
 use tonic::{Request, Response, Status};
 
-use super::node::NodeIdentity;
+use super::NodeIdentity;
 use super::status::answer;
 use crate::controller::Controller;
 use crate::error::{Error, Result};

@@ -4,12 +4,11 @@ use std::path::PathBuf;
 
 use ghost_csi as pb;
 use ghost_host::Access;
-use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 use tracing::{Instrument, Span, info_span};
 
 use super::status::answer;
-use super::{decode, encode};
+use super::{NodeIdentity, decode, encode};
 use crate::error::{Error, Result};
 use crate::node::{
     self, GrowRequest, HealthRequest, Node, PublishRequest, StageRequest, Stats, StatsRequest,
@@ -17,44 +16,10 @@ use crate::node::{
 };
 use crate::operation::{Key, Operations};
 use crate::volume::{
-    AccessType, Bytes, Formatting, Locator, NodeId, Region, StorageProblem, TopologyKey,
-    VolumeHealth, VolumeId,
+    AccessType, Bytes, Formatting, Locator, StorageProblem, TopologyKey, VolumeHealth, VolumeId,
 };
 
 type Answer<T> = std::result::Result<Response<T>, Status>;
-
-/// Who this node is: its id and region, from the moment that they are known.
-#[derive(Clone, Debug)]
-pub struct NodeIdentity(watch::Receiver<Option<(NodeId, Region)>>);
-
-impl NodeIdentity {
-    /// An identity that is known from the start.
-    #[must_use]
-    pub fn known(id: NodeId, region: Region) -> Self {
-        Self(watch::channel(Some((id, region))).1)
-    }
-
-    /// An identity that somebody will find out.
-    #[must_use]
-    pub fn pending() -> (watch::Sender<Option<(NodeId, Region)>>, Self) {
-        let (sender, receiver) = watch::channel(None);
-        (sender, Self(receiver))
-    }
-
-    /// Whether it is known.
-    #[must_use]
-    pub fn is_known(&self) -> bool {
-        self.0.borrow().is_some()
-    }
-
-    fn get(&self) -> Result<(NodeId, Region)> {
-        self.0.borrow().clone().ok_or_else(|| {
-            Error::unavailable(
-                "the provider's metadata service has not yet said which node this is; asking on",
-            )
-        })
-    }
-}
 
 /// The Node service.
 pub struct NodeService {

@@ -113,6 +113,16 @@ impl Listener {
     }
 }
 
+impl Listener {
+    /// The connections that come in.
+    ///
+    /// # Panics
+    /// When it is asked for twice.
+    pub(crate) fn incoming(&mut self) -> UnixListenerStream {
+        UnixListenerStream::new(self.listener.take().expect("a listener is served once"))
+    }
+}
+
 /// The device and inode of what is at a path.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
@@ -143,10 +153,9 @@ pub async fn serve(
     routes: Routes,
     stop: impl Future<Output = ()>,
 ) -> Result<()> {
-    let socket = listener.listener.take().expect("a listener is served once");
     Server::builder()
         .add_routes(routes)
-        .serve_with_incoming_shutdown(UnixListenerStream::new(socket), stop)
+        .serve_with_incoming_shutdown(listener.incoming(), stop)
         .await
         .map_err(|error| Error::failed("the gRPC server failed").with_source(error))
 }
