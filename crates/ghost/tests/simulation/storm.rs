@@ -127,8 +127,10 @@ fn a_thousand_attachments_at_once_take_little_more_than_their_requests() {
 
 #[test]
 fn ten_callers_attach_a_thousand_at_the_pace_of_the_actions() {
-    let took: Duration = (0..4).map(|seed| thousand(10, seed).took).sum();
-    assert!(took / 4 <= Duration::from_secs(520), "{took:?}");
+    for seed in 0..4 {
+        let figures = thousand(10, seed);
+        assert!(figures.took <= Duration::from_secs(520), "{figures:?}");
+    }
 }
 
 #[test]

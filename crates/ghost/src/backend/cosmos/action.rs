@@ -15,7 +15,7 @@ use super::client::Call;
 use super::durations::{Durations, Ended, Next};
 use super::error::ApiError;
 use super::exchange::Exchange;
-use super::look::{Lists, Seen, volume_path};
+use super::look::{Guess, Lists, Seen, volume_path};
 use super::wire::{self, ActionStatus, PostAction};
 use super::{Cosmos, SETTLE};
 use crate::error::{Error, ErrorKind, Result};
@@ -72,7 +72,7 @@ impl Goal {
         }
     }
 
-    fn is_reached(self, volume: &wire::Volume) -> bool {
+    pub(super) fn is_reached(self, volume: &wire::Volume) -> bool {
         match self {
             Self::On(droplet) => volume.is_on(droplet),
             Self::Off(droplet) => !volume.is_on(droplet),
@@ -193,23 +193,24 @@ impl<E: Exchange> Cosmos<E> {
         let is_over = action.status == ActionStatus::Completed;
         let plan = |elapsed| self.durations(goal).next(elapsed, self.looks.waiting());
         let mut next = if is_over { Next::NOW } else { plan(after) };
-        let mut looks = 0;
+        let (mut looks, mut seen) = (0, 0);
         while begun + next.at <= give_up {
             let own = async {
                 self.looks.due(begun, next).await;
                 self.looks.spare(&self.client).await;
                 let asked = Instant::now();
-                (asked, self.look(id).await)
+                (asked, self.glance(id, next.is_guess.then_some(Guess { goal, looks: seen })).await)
             };
-            let seen = tokio::select! {
+            let shown = tokio::select! {
                 biased;
-                seen = in_list(&mut lists, id, begun) => Ok(seen),
-                seen = tokio::time::timeout_at(give_up, own) => seen,
+                (asked, shown) = in_list(&mut lists, id, begun) => Ok((asked, Some(shown))),
+                shown = tokio::time::timeout_at(give_up, own) => shown,
             };
-            match seen {
+            match shown {
                 Err(_) => break,
-                Ok((_, Ok(None))) => return Ok(None),
-                Ok((_, Ok(Some(mut volume)))) if goal.is_reached(&volume) => {
+                Ok((_, None)) => {}
+                Ok((_, Some(Ok(None)))) => return Ok(None),
+                Ok((_, Some(Ok(Some(mut volume))))) if goal.is_reached(&volume) => {
                     let by = begun.elapsed();
                     if by <= next.at + (next.at / 4).max(LATE) && !is_over {
                         self.durations(goal).learn(Ended { after, by });
@@ -218,11 +219,14 @@ impl<E: Exchange> Cosmos<E> {
                     volume.device = volume.device.or_else(|| action.device.clone());
                     return Ok(Some(volume));
                 }
-                Ok((asked, Ok(Some(_)))) => after = after.max(asked.duration_since(begun)),
-                Ok((_, Err(error))) if error.kind() == ErrorKind::Unavailable => {
+                Ok((asked, Some(Ok(Some(_))))) => {
+                    after = after.max(asked.duration_since(begun));
+                    seen += 1;
+                }
+                Ok((_, Some(Err(error)))) if error.kind() == ErrorKind::Unavailable => {
                     tracing::debug!(error = error.chain(), "looking again");
                 }
-                Ok((_, Err(error))) => return Err(error),
+                Ok((_, Some(Err(error)))) => return Err(error),
             }
             if begun.elapsed() < next.at {
                 // Another's look has come before its own, and has not been too late.
@@ -245,6 +249,14 @@ impl<E: Exchange> Cosmos<E> {
              next call looks again",
             PATIENCE.as_secs()
         )))
+    }
+
+    /// A look, or `None` if it is a guess that was spared.
+    async fn glance(&self, id: &VolumeId, guess: Option<Guess>) -> Option<Seen> {
+        match guess {
+            Some(guess) => self.looks.glance(&self.client, &self.recent, id, guess).await,
+            None => Some(self.look(id).await),
+        }
     }
 
     /// Fails when the action has ended in an error.

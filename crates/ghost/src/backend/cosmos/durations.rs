@@ -54,10 +54,12 @@ pub(super) struct Next {
     pub(super) at: Duration,
     /// It would tell nothing if it waited for others.
     pub(super) is_probe: bool,
+    /// It is made to learn how long actions take, and may well show nothing.
+    pub(super) is_guess: bool,
 }
 
 impl Next {
-    pub(super) const NOW: Self = Self { at: Duration::ZERO, is_probe: false };
+    pub(super) const NOW: Self = Self { at: Duration::ZERO, is_probe: false, is_guess: false };
 }
 
 impl Durations {
@@ -74,9 +76,10 @@ impl Durations {
     /// for.
     pub(super) fn next(&mut self, elapsed: Duration, waiting: usize) -> Next {
         if let Some(at) = self.probe(elapsed, waiting) {
-            return Next { at, is_probe: true };
+            return Next { at, is_probe: true, is_guess: false };
         }
-        Next { at: self.planned(elapsed).max(elapsed + SAME), is_probe: false }
+        let (at, is_guess) = self.planned(elapsed);
+        Next { at: at.max(elapsed + SAME), is_probe: false, is_guess }
     }
 
     /// By when none was over and when one was, if one duration explains all.
@@ -103,10 +106,11 @@ impl Durations {
         is_due.then_some(at)
     }
 
-    fn planned(&self, elapsed: Duration) -> Duration {
+    /// When the next look comes, and whether it is a guess.
+    fn planned(&self, elapsed: Duration) -> (Duration, bool) {
         let later = |factor: f64| elapsed.mul_f64(factor).min(elapsed + LONGEST);
         if self.last.is_empty() {
-            return later(BLIND_GROWTH).max(FIRST);
+            return (later(BLIND_GROWTH).max(FIRST), true);
         }
         if let Some((after, by)) = self.one_duration() {
             let last_told_little = self.last.back().is_some_and(|last| last.after.is_zero());
@@ -114,8 +118,8 @@ impl Durations {
             let early = if last_told_little && after > elapsed { after } else { middle };
             let then = after.max(by).mul_f64(1.0 + MARGIN);
             let is_known = is_known(after, by);
-            return if !is_known && early > elapsed {
-                early
+            let at = if !is_known && early > elapsed {
+                return (early, true);
             } else if then > elapsed {
                 then
             } else if self.last.len() >= ENOUGH && elapsed < by.mul_f64(1.0 + 2.0 * NEAR) {
@@ -123,11 +127,12 @@ impl Durations {
             } else {
                 later(GROWTH)
             };
+            return (at, false);
         }
         let mut middles: Vec<Duration> =
             self.last.iter().map(|ended| ended.after + (ended.by - ended.after) / 2).collect();
         middles.sort();
-        middles[middles.len() / 5].max(later(GROWTH))
+        (middles[middles.len() / 5].max(later(GROWTH)), false)
     }
 }
 

@@ -3,7 +3,8 @@
 //! One look runs at a time. Whoever wants one while another runs is served by the next, together
 //! with all that have gathered by then: one volume is read by itself, many are read with one list.
 //! Each look begins after it was asked for, so it shows what the asker did before. Whatever the
-//! reason for which a list was read, all who wait for a volume are told of it.
+//! reason for which a list was read, all who wait for a volume are told of it. Where a look is a
+//! guess, one volume is read for all, and the list only when that has what is waited for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,13 +16,14 @@ use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{broadcast, oneshot};
 use tokio::time::Instant;
 
+use super::action::Goal;
 use super::client::{Call, Client, encoded};
 use super::durations::Next;
 use super::error::ApiError;
 use super::exchange::Exchange;
 use super::list::{self, AT_ONCE, PAGE, Recent};
 use super::wire;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::volume::VolumeId;
 
 /// What part of the minute is spent on looks while new work waits: one call in so many.
@@ -45,8 +47,25 @@ pub(super) struct Listed {
 }
 
 enum Asked {
-    One(VolumeId, oneshot::Sender<Seen>),
+    One(One),
     All(oneshot::Sender<Result<Arc<Listed>>>),
+}
+
+struct One {
+    id: VolumeId,
+    guess: Option<Guess>,
+    /// `None` is told when the look was spared.
+    sender: oneshot::Sender<Option<Seen>>,
+}
+
+/// A look that may well come too early.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guess {
+    /// What is waited for.
+    pub(super) goal: Goal,
+    /// How often this one was looked at already: whoever was not goes first, since it may be that
+    /// one never ends.
+    pub(super) looks: u32,
 }
 
 /// Looks of one client.
@@ -89,7 +108,23 @@ impl Looks {
         recent: &Recent,
         id: &VolumeId,
     ) -> Seen {
-        self.ask(client, recent, |sender| Asked::One(id.clone(), sender)).await
+        let one = |sender| Asked::One(One { id: id.clone(), guess: None, sender });
+        match self.ask(client, recent, one).await {
+            Some(seen) => seen,
+            None => Err(Error::bug("a look was spared that was no guess")),
+        }
+    }
+
+    /// The same, or `None` if many guess and another of them has not what it waits for.
+    pub(super) async fn glance<E: Exchange>(
+        &self,
+        client: &Client<E>,
+        recent: &Recent,
+        id: &VolumeId,
+        guess: Guess,
+    ) -> Option<Seen> {
+        let one = |sender| Asked::One(One { id: id.clone(), guess: Some(guess), sender });
+        self.ask(client, recent, one).await
     }
 
     /// Every volume, each once, as they are at some moment after this call began.
@@ -191,15 +226,37 @@ impl Looks {
         for asked in asked {
             match asked {
                 // Nobody waits for it any more.
-                Asked::One(_, sender) if sender.is_closed() => {}
+                Asked::One(one) if one.sender.is_closed() => {}
                 Asked::All(sender) if sender.is_closed() => {}
-                Asked::One(id, sender) => ones.push((id, sender)),
+                Asked::One(one) => ones.push(one),
                 Asked::All(sender) => alls.push(sender),
             }
         }
-        let ids: BTreeSet<&VolumeId> = ones.iter().map(|(id, _)| id).collect();
         let mut calls = 0;
         let mut listed = None;
+        let is_dear = |ones: &[One]| {
+            let ids: BTreeSet<&VolumeId> = ones.iter().map(|one| &one.id).collect();
+            ids.len() > self.pages().max(1)
+        };
+        if alls.is_empty()
+            && is_dear(&ones)
+            && let Some((id, goal)) = sample(&ones)
+        {
+            self.takes(1);
+            let seen = read(client, &id).await;
+            self.takes(1);
+            calls += 1;
+            if let Ok(Some(volume)) = &seen
+                && !goal.is_reached(volume)
+            {
+                for one in ones {
+                    let seen = (one.id == id).then(|| Ok(Some(volume.clone())));
+                    let _ = one.sender.send(seen);
+                }
+                return;
+            }
+        }
+        let ids: BTreeSet<&VolumeId> = ones.iter().map(|one| &one.id).collect();
         let as_list = !alls.is_empty() || ids.len() > self.pages();
         if as_list || !ids.is_empty() {
             self.takes(if as_list { self.pages() } else { ids.len() });
@@ -235,9 +292,9 @@ impl Looks {
         });
         let reads: BTreeMap<VolumeId, Seen> = reads.buffered(AT_ONCE).collect().await;
         calls += reads.len();
-        for (id, sender) in ones {
-            let seen = reads.get(&id).cloned().unwrap_or_else(|| Ok(found(&id)));
-            let _ = sender.send(seen);
+        for one in ones {
+            let seen = reads.get(&one.id).cloned().unwrap_or_else(|| Ok(found(&one.id)));
+            let _ = one.sender.send(Some(seen));
         }
         if calls > 0 {
             self.takes(calls);
@@ -268,6 +325,16 @@ impl Due {
         }
         self.common
     }
+}
+
+/// The one that is read for all, and what it waits for, if all are guesses.
+fn sample(ones: &[One]) -> Option<(VolumeId, Goal)> {
+    if ones.iter().any(|one| one.guess.is_none()) {
+        return None;
+    }
+    let guesses = ones.iter().filter_map(|one| Some((&one.id, one.guess?)));
+    let (id, guess) = guesses.min_by_key(|(_, guess)| guess.looks)?;
+    Some((id.clone(), guess.goal))
 }
 
 /// Reads one volume.
@@ -371,5 +438,56 @@ mod tests {
         assert!(asked.iter().any(|path| path.contains("per_page")), "{asked:?}");
         let single = |id: &str| asked.iter().filter(|path| path.ends_with(id)).count();
         assert_eq!((single("v-1"), single("v-2"), single("v-3")), (1, 1, 1), "{asked:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_many_guesses_one_is_read_and_the_list_only_if_that_was_right() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&asked);
+        let is_over = Arc::new(AtomicUsize::new(0));
+        let over = Arc::clone(&is_over);
+        let client = client(Played(move |path: &str| {
+            log.lock().expect("sound").push(path.to_owned());
+            let on = if over.load(Ordering::SeqCst) == 0 { "" } else { "7" };
+            let volume = |id: &str| {
+                format!(
+                    r#"{{"id":"{id}","name":"{id}","size_gigabytes":1,"region":{{"slug":"r"}},
+                        "droplet_ids":[{on}]}}"#
+                )
+            };
+            let id = path.trim_start_matches("/v2/volumes/");
+            if id.starts_with("v-") {
+                return response(200, None, format!(r#"{{"volume":{}}}"#, volume(id)));
+            }
+            let all = ["v-1", "v-2", "v-3"].map(volume).join(",");
+            response(200, None, format!(r#"{{"volumes":[{all}],"meta":{{"total":3}}}}"#))
+        }));
+        let (looks, recent) = (Looks::default(), Recent::default());
+        let ids = ["v-1", "v-2", "v-3"].map(|id| VolumeId::new(id).expect("an id"));
+        let look = |number: usize, looked| {
+            let guess = Guess { goal: Goal::On(7), looks: looked };
+            looks.glance(&client, &recent, &ids[number], guess)
+        };
+        let is_on =
+            |seen: Option<Seen>| seen.map(|seen| seen.expect("read").expect("there").is_on(7));
+        // The first was looked at before, so that it is another's turn.
+        let (first, second, third) = tokio::join!(look(0, 1), look(1, 0), look(2, 0));
+        assert_eq!((is_on(first), is_on(second), is_on(third)), (None, Some(false), None));
+        assert_eq!(*asked.lock().expect("sound"), ["/v2/volumes/v-2"]);
+
+        is_over.store(1, Ordering::SeqCst);
+        let (first, second, third) = tokio::join!(look(0, 1), look(1, 1), look(2, 0));
+        for seen in [first, second, third] {
+            assert_eq!(is_on(seen), Some(true));
+        }
+        let asked = std::mem::take(&mut *asked.lock().expect("sound"));
+        assert_eq!((asked.len(), asked[1].as_str()), (3, "/v2/volumes/v-3"), "{asked:?}");
+
+        // Who does not guess is never spared.
+        is_over.store(0, Ordering::SeqCst);
+        let certain = looks.volume(&client, &recent, &ids[0]);
+        let (first, second, third) = tokio::join!(certain, look(1, 0), look(2, 0));
+        assert!(!first.expect("read").expect("there").is_on(7));
+        assert_eq!((is_on(second), is_on(third)), (Some(false), Some(false)));
     }
 }
