@@ -143,6 +143,11 @@ impl FakeHost {
         self.change(|state| state.disk_mut(number).recorded_errors = errors);
     }
 
+    /// Makes the mounted filesystem of the disk one that has shut down, until it is mounted anew.
+    pub fn shut_down(&self, number: DeviceNumber) {
+        self.change(|state| state.disk_mut(number).shut_down = true);
+    }
+
     /// Takes these tools from the machine.
     pub fn set_missing_tools(&self, tools: &[&'static str]) {
         self.change(|state| state.missing_tools = tools.to_vec());

@@ -124,6 +124,15 @@ pub trait Host: Send + Sync + 'static {
     /// Space and inodes of the filesystem at the path.
     async fn usage(&self, path: &Path) -> Result<Usage>;
 
+    /// Whether the filesystem mounted at the target has shut down, so that nothing in it can be
+    /// reached any more until it is mounted anew. An xfs does that by itself after an error of its
+    /// disk; neither the mount table nor [`Host::usage`] nor the disk tells of it. What cannot be
+    /// entered for another reason, or is not there, has not.
+    ///
+    /// It answers or fails with [`Error::NoAnswer`] within 10 s, however the filesystem hangs, and
+    /// any number of callers hold one thread.
+    async fn has_shut_down(&self, target: &Path) -> Result<bool>;
+
     // --- Targets -------------------------------------------------------------------------------
 
     /// Makes an empty directory or file to mount on. Already there and of that kind is success.

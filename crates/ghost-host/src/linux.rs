@@ -10,7 +10,7 @@ use crate::device::{self, BlockDevice, DeviceNumber, DiskAddress, Roots};
 use crate::error::Result;
 use crate::filesystem::{self, Content, FilesystemKind, Format};
 use crate::health::{DeviceHealth, HealthReader};
-use crate::mount::{self, Access, Mount, MountTable, TargetKind, Usage, UsageReader};
+use crate::mount::{self, Access, Mount, MountTable, RootReader, TargetKind, Usage, UsageReader};
 use crate::{Host, blocking};
 
 /// This machine. It remembers nothing but which calls hang.
@@ -18,6 +18,7 @@ use crate::{Host, blocking};
 pub struct Linux {
     roots: Roots,
     usage: Arc<UsageReader>,
+    roots_of_mounts: Arc<RootReader>,
     health: Arc<HealthReader>,
 }
 
@@ -26,7 +27,12 @@ impl Linux {
     #[must_use]
     pub fn new(device_folder: impl Into<PathBuf>) -> Self {
         let roots = Roots { devices: device_folder.into(), ..Roots::default() };
-        Self { roots, usage: Arc::default(), health: Arc::default() }
+        Self {
+            roots,
+            usage: Arc::default(),
+            roots_of_mounts: Arc::default(),
+            health: Arc::default(),
+        }
     }
 
     /// Reads the kernel's account of devices here instead of in `/sys`.
@@ -144,6 +150,10 @@ impl Host for Linux {
 
     async fn usage(&self, path: &Path) -> Result<Usage> {
         self.usage.read(path).await
+    }
+
+    async fn has_shut_down(&self, target: &Path) -> Result<bool> {
+        self.roots_of_mounts.has_shut_down(target).await
     }
 
     async fn create_target(&self, path: &Path, kind: TargetKind) -> Result<()> {

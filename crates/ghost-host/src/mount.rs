@@ -11,6 +11,7 @@ mod btrfs;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod options;
+mod root;
 mod table;
 mod target;
 mod usage;
@@ -18,6 +19,7 @@ mod usage;
 pub(crate) use attach::{attach, detach};
 pub(crate) use bind::bind;
 pub(crate) use options::{Parameter, divide};
+pub(crate) use root::RootReader;
 pub(crate) use table::{read_table, resolve};
 pub(crate) use target::{create_target, remove_target};
 pub(crate) use usage::UsageReader;

@@ -13,7 +13,7 @@ use ghost_host::{
     Access, Content, DeviceHealth, DeviceNumber, DiskAddress, Error, FakeDisk, FakeHost,
     FilesystemKind, Format, Host, Linux, Mount, TargetKind, loop_device,
 };
-use support::{GIB, Lab, MIB, has_sys_resource, is_root};
+use support::{GIB, Lab, MIB, has_sys_resource, is_root, run};
 
 /// Long enough for everything that should happen on its own.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -38,6 +38,8 @@ trait Machine: Sync {
     fn exists(&self, path: &Path) -> bool;
     /// Keeps the mount busy until the answer is dropped.
     fn hold(&self, mounted: &Path) -> Box<dyn Send>;
+    /// Makes the xfs of this disk, mounted there, shut down as after an error of its disk.
+    fn shut_down(&self, name: &str, mounted: &Path);
     /// Whether a mounted ext4 can be grown here.
     fn may_grow_ext4(&self) -> bool;
 }
@@ -84,6 +86,9 @@ impl Machine for OnLinux {
     }
     fn hold(&self, mounted: &Path) -> Box<dyn Send> {
         Box::new(File::create(mounted.join("held")).unwrap())
+    }
+    fn shut_down(&self, _name: &str, mounted: &Path) {
+        run("xfs_io", &["-x", "-c", "shutdown", mounted.to_str().expect("a plain name")]);
     }
     fn may_grow_ext4(&self) -> bool {
         has_sys_resource()
@@ -143,6 +148,9 @@ impl Machine for InMemory {
         self.host.hold(mounted);
         Box::new(Held(self.host.clone(), mounted.to_owned()))
     }
+    fn shut_down(&self, name: &str, _mounted: &Path) {
+        self.host.shut_down(self.number(name));
+    }
     fn may_grow_ext4(&self) -> bool {
         self.may_grow_ext4
     }
@@ -192,6 +200,7 @@ contract! {
     targets_are_made_and_removed_one_at_a_time
     what_is_not_empty_or_mounted_is_not_removed
     a_mounted_filesystem_grows_with_its_disk_and_then_rests
+    a_filesystem_that_shut_down_says_so_wherever_it_is_mounted_until_it_is_mounted_anew
     paths_are_resolved_without_looking_at_their_end
 }
 
@@ -552,6 +561,48 @@ async fn a_mounted_filesystem_grows_with_its_disk_and_then_rests<M: Machine>(m: 
         assert_eq!(host.usage(&target).await.unwrap().total_bytes, after.total_bytes);
         host.unmount(&target).await.unwrap();
         host.check(&device, kind).await.unwrap();
+    }
+}
+
+async fn a_filesystem_that_shut_down_says_so_wherever_it_is_mounted_until_it_is_mounted_anew<
+    M: Machine,
+>(
+    m: &M,
+) {
+    let host = m.host();
+    let address = formatted(m, "pvc-1", FilesystemKind::Xfs).await;
+    let other = formatted(m, "pvc-2", FilesystemKind::Ext4).await;
+    let device = host.find_disk(&address, PATIENCE).await.unwrap();
+    let stage = mounted(m, &address, FilesystemKind::Xfs).await;
+    let (pod, sound) = (m.folder().join("pod"), m.folder().join("sound"));
+    for target in [&pod, &sound] {
+        host.create_target(target, TargetKind::Directory).await.unwrap();
+    }
+    host.bind(&stage, &pod, Access::ReadOnly).await.unwrap();
+    let another = host.find_disk(&other, PATIENCE).await.unwrap();
+    host.mount(&another, &plain(&sound, FilesystemKind::Ext4)).await.unwrap();
+    for target in [&stage, &pod, &sound, &m.folder(), &m.folder().join("absent")] {
+        assert!(!host.has_shut_down(target).await.unwrap(), "{}", target.display());
+    }
+
+    m.shut_down("pvc-1", &stage);
+    for (target, expected) in [(&stage, true), (&pod, true), (&sound, false)] {
+        assert_eq!(host.has_shut_down(target).await.unwrap(), expected, "{}", target.display());
+    }
+    // Nothing else tells.
+    host.usage(&stage).await.unwrap();
+    let health = host.device_health(device.number(), Some(FilesystemKind::Xfs)).await.unwrap();
+    assert_eq!(health, DeviceHealth::Live { recorded_errors: 0 });
+    let table = host.mounts().await.unwrap();
+    assert_eq!(table.at(&stage).next_back().unwrap().super_options[0], "rw");
+
+    host.unmount(&stage).await.unwrap();
+    assert!(host.has_shut_down(&pod).await.unwrap(), "it is still mounted there");
+    host.unmount(&pod).await.unwrap();
+    mounted(m, &address, FilesystemKind::Xfs).await;
+    assert!(!host.has_shut_down(&stage).await.unwrap());
+    for target in [&stage, &sound] {
+        host.unmount(target).await.unwrap();
     }
 }
 

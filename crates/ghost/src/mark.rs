@@ -278,6 +278,10 @@ impl Host for Marked<Arc<dyn Host>> {
         self.inner.usage(path).await
     }
 
+    async fn has_shut_down(&self, target: &Path) -> ghost_host::Result<bool> {
+        self.inner.has_shut_down(target).await
+    }
+
     async fn create_target(&self, path: &Path, kind: TargetKind) -> ghost_host::Result<()> {
         self.marks.around("create_target", self.inner.create_target(path, kind)).await
     }
@@ -292,7 +296,8 @@ mod tests {
     use super::*;
 
     /// Methods that only read, or only tell.
-    const READS: [&str; 18] = [
+    const READS: [&str; 19] = [
+        "has_shut_down",
         "linked_disks",
         "capacity",
         "device_health",

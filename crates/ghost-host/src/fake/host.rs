@@ -152,6 +152,11 @@ impl Host for FakeHost {
         self.step(format!("usage {}", path.display()), |state| state.usage(path)).await
     }
 
+    async fn has_shut_down(&self, target: &Path) -> Result<bool> {
+        let text = format!("has_shut_down {}", target.display());
+        self.step(text, |state| Ok(state.has_shut_down(target))).await
+    }
+
     async fn create_target(&self, path: &Path, kind: TargetKind) -> Result<()> {
         let text = format!("create_target {}", path.display());
         self.step(text, |state| state.create_target(path, kind)).await

@@ -125,8 +125,20 @@ impl State {
         if covers_others || self.held.contains(target) {
             return Err(Error::Busy { path: target.to_owned() });
         }
-        self.mounts.remove(index);
+        let removed = self.mounts.remove(index);
+        // The kernel forgets the state of a filesystem with its last mount.
+        if let Some(number) = removed.device
+            && !self.is_mounted(number)
+            && let Some(disk) = self.disks.get_mut(&number)
+        {
+            disk.shut_down = false;
+        }
         Ok(())
+    }
+
+    pub(super) fn has_shut_down(&self, target: &Path) -> bool {
+        let number = self.covering(target).device;
+        number.and_then(|number| self.disks.get(&number)).is_some_and(|disk| disk.shut_down)
     }
 
     pub(super) fn usage(&self, path: &Path) -> Result<Usage> {

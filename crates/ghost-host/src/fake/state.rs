@@ -47,6 +47,8 @@ pub(super) struct Disk {
     pub(super) readable: bool,
     pub(super) damaged: bool,
     pub(super) recorded_errors: u64,
+    /// Whether its filesystem has shut down; over when the last mount of it is taken off.
+    pub(super) shut_down: bool,
     pub(super) write_protected: bool,
 }
 
@@ -129,6 +131,7 @@ impl State {
                 readable: true,
                 damaged: false,
                 recorded_errors: 0,
+                shut_down: false,
                 write_protected: disk.write_protected,
             },
         );

@@ -1,4 +1,5 @@
-//! Whether what is mounted at a path still has its device, told without touching the mount itself.
+//! Whether what is mounted at a path still has its device, told without touching the mount itself;
+//! and whether it is still of use, if it has.
 
 use ghost_host::{Access, BlockDevice, DeviceHealth, FilesystemKind, MountEntry};
 
@@ -43,6 +44,12 @@ pub(super) async fn condition(node: &Node, entry: &MountEntry) -> Result<Conditi
         Err(error) if error.is_of_the_device() => Ok(Condition::Dead),
         Err(error) => Err(domain(error)),
     }
+}
+
+/// Whether the filesystem that is mounted here has shut down, as an xfs does by itself when it meets
+/// an error: then it is of no use to anybody, also for reading. Only for one whose device is live.
+pub(super) async fn has_shut_down(node: &Node, entry: &MountEntry) -> Result<bool> {
+    node.host.has_shut_down(&entry.target).await.map_err(domain)
 }
 
 /// Whether a filesystem that was mounted for writing stopped taking writes, which it does by itself

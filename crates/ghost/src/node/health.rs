@@ -6,7 +6,7 @@ use ghost_host::{
     Access, DeviceHealth, DeviceNumber, FilesystemKind, MountEntry, MountTable, Usage,
 };
 
-use super::condition::stopped_writing;
+use super::condition::{has_shut_down, stopped_writing};
 use super::connect::{is_device_node, is_of_another, node_at};
 use super::error::domain;
 use super::{Node, place};
@@ -69,19 +69,35 @@ pub async fn health(node: &Node, request: &HealthRequest) -> Result<VolumeHealth
         return Err(Error::not_found(format!("{what}, not volume {}", request.id)));
     }
     if let (true, Use::Filesystem(entry)) = (live, &used.entry) {
-        if table.of_device(number).any(stopped_writing) {
-            problems.push(VolumeProblem::FilesystemReadOnly);
-        } else if entry.access == Access::ReadWrite {
-            match node.host.usage(&entry.target).await.map_err(domain) {
-                Ok(usage) => problems.extend(judge_usage(&usage)),
-                Err(error) if error.kind() == ErrorKind::Timeout => {
-                    problems.push(VolumeProblem::DeviceUnresponsive);
-                }
-                Err(error) => return Err(error),
+        match of_filesystem(node, &table, entry, number).await {
+            Ok(found) => problems.extend(found),
+            Err(error) if error.kind() == ErrorKind::Timeout => {
+                problems.push(VolumeProblem::DeviceUnresponsive);
             }
+            Err(error) => return Err(error),
         }
     }
     Ok(VolumeHealth { id: request.id.clone(), problems })
+}
+
+/// What is wrong with a mounted filesystem whose device is in order.
+async fn of_filesystem(
+    node: &Node,
+    table: &MountTable,
+    entry: &MountEntry,
+    number: DeviceNumber,
+) -> Result<Vec<VolumeProblem>> {
+    if has_shut_down(node, entry).await? {
+        return Ok(vec![VolumeProblem::FilesystemShutDown]);
+    }
+    if table.of_device(number).any(stopped_writing) {
+        return Ok(vec![VolumeProblem::FilesystemReadOnly]);
+    }
+    if entry.access == Access::ReadOnly {
+        return Ok(Vec::new());
+    }
+    let usage = node.host.usage(&entry.target).await.map_err(domain)?;
+    Ok(judge_usage(&usage))
 }
 
 /// A volume in use.

@@ -16,6 +16,7 @@ mod growth;
 mod top;
 
 pub(super) use block::not_mounted;
+pub(super) use top::has_stopped;
 
 /// What is to be staged.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -42,6 +42,8 @@ pub enum VolumeProblem {
     DeviceReplaced,
     /// Its filesystem stopped taking writes after an error.
     FilesystemReadOnly,
+    /// Its filesystem shut down after an error.
+    FilesystemShutDown,
     /// Its filesystem has written down errors.
     FilesystemErrors(u64),
     /// Little space is left.
@@ -75,7 +77,8 @@ impl VolumeProblem {
             | Self::DeviceGone
             | Self::DeviceFailing(_)
             | Self::DeviceUnresponsive
-            | Self::DeviceReplaced => Severity::Inaccessible,
+            | Self::DeviceReplaced
+            | Self::FilesystemShutDown => Severity::Inaccessible,
         }
     }
 
@@ -91,6 +94,7 @@ impl VolumeProblem {
             Self::DeviceUnresponsive => "DeviceUnresponsive",
             Self::DeviceReplaced => "DeviceReplaced",
             Self::FilesystemReadOnly => "FilesystemReadOnly",
+            Self::FilesystemShutDown => "FilesystemShutDown",
             Self::FilesystemErrors(_) => "FilesystemErrors",
             Self::NearlyFull { .. } => "NearlyFull",
             Self::NearlyOutOfInodes { .. } => "NearlyOutOfInodes",
@@ -135,6 +139,10 @@ impl fmt::Display for VolumeProblem {
             Self::FilesystemReadOnly => formatter.write_str(
                 "the filesystem stopped taking writes after an error; when the pods on this node \
                  that use it have ended, it is checked and mounted again",
+            ),
+            Self::FilesystemShutDown => formatter.write_str(
+                "the filesystem shut down after an error, so that nothing in it can be read or \
+                 written; when the pods on this node that use it have ended, it is mounted again",
             ),
             Self::FilesystemErrors(count) => write!(
                 formatter,
@@ -238,6 +246,7 @@ mod tests {
             VolumeProblem::DeviceUnresponsive,
             VolumeProblem::DeviceReplaced,
             VolumeProblem::FilesystemReadOnly,
+            VolumeProblem::FilesystemShutDown,
             VolumeProblem::FilesystemErrors(3),
             VolumeProblem::NearlyFull {
                 available: Bytes::new(50 << 20),

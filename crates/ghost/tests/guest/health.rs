@@ -91,6 +91,24 @@ async fn a_btrfs_that_stopped_writing_is_told_until_it_is_mounted_again() {
 }
 
 #[tokio::test]
+async fn an_xfs_that_shut_down_is_told_until_it_is_mounted_again() {
+    let Some(mut world) = world_with_mapper().await else { return };
+    let volume = world.attached("pvc-health", mounted("xfs")).await;
+    let mapped = Mapped::over(&world, &volume).await;
+    world.stage_and_publish(&volume).await.unwrap();
+    mapped.behave(&world, Behaviour::MostFails).await;
+    let write = format!("echo more >{TARGET}/more; sync -f {TARGET}; ls {TARGET}");
+    assert_ne!(world.guest.run(&write).await.unwrap().code, 0, "the disk takes no writes");
+    assert_eq!(told(&world, &volume).await.unwrap(), one("FilesystemShutDown", "INACCESSIBLE"));
+    mapped.behave(&world, Behaviour::Sound).await;
+    assert_eq!(told(&world, &volume).await.unwrap(), one("FilesystemShutDown", "INACCESSIBLE"));
+    world.unpublish_and_unstage(&volume).await.unwrap();
+    world.stage_and_publish(&volume).await.unwrap();
+    assert_eq!(told(&world, &volume).await.unwrap(), []);
+    mapped.take_away(&mut world, &volume).await;
+}
+
+#[tokio::test]
 async fn a_disk_that_was_taken_away_is_told_until_it_is_back() {
     let Some(mut world) = World::start(Bus::Scsi).await else { return };
     let mut volume = world.published("pvc-health", "xfs").await;

@@ -7,6 +7,7 @@ use ghost_csi as pb;
 use reqwest::Method;
 use serde_json::json;
 use tonic::{Code, Status};
+use xtask::command::{output, program};
 use xtask::volume_life::{Volume, block, mounted};
 
 use crate::world::{World, is_root};
@@ -218,6 +219,52 @@ async fn b27_the_node_tells_of_errors_of_the_filesystem_and_of_a_disk_that_is_go
     controller.attach(&mut volume, 101).await.unwrap();
     node.stage(&volume, &staging).await.unwrap();
     assert!(on_the_node(&world, &volume, &staging).await.unwrap().is_empty());
+    world.take_away(&volume).await;
+    world.assert_clean().await;
+}
+
+#[tokio::test]
+async fn an_xfs_that_shut_down_is_told_and_used_by_nobody_until_it_is_staged_anew() {
+    if !is_root() {
+        return;
+    }
+    let world = World::start();
+    let mut node = world.node(101).await;
+    let (staging, target) = (world.path("staging"), world.path("target"));
+    let volume = world.published("pvc-shut-down", "xfs").await;
+    fs::write(target.join("data"), "kept").unwrap();
+    fs::File::open(target.join("data")).unwrap().sync_all().unwrap();
+    assert!(on_the_node(&world, &volume, &target).await.unwrap().is_empty());
+    let shut_down = || {
+        output(program("xfs_io").args(["-x", "-c", "shutdown -f"]).arg(&staging)).unwrap();
+    };
+    shut_down();
+    for path in [&target, &staging] {
+        let told = on_the_node(&world, &volume, path).await.unwrap();
+        assert_eq!(told, ["FilesystemShutDown"]);
+    }
+    let second = world.path("second");
+    let status = node.publish(&volume, &staging, &second).await.unwrap_err();
+    assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+    let status = node.stage(&volume, &staging).await.unwrap_err();
+    assert_eq!(status.code(), Code::FailedPrecondition, "a pod has it: {status}");
+    assert_eq!((world.layers("staging"), world.layers("target")), (1, 1));
+    // The pod outlives the staging.
+    node.unstage(&volume, &staging).await.unwrap();
+    let status = node.stage(&volume, &staging).await.unwrap_err();
+    assert_eq!(status.code(), Code::FailedPrecondition, "a pod still has it: {status}");
+    assert_eq!(world.layers("staging"), 0);
+    node.unpublish(&volume, &target).await.unwrap();
+    node.stage(&volume, &staging).await.unwrap();
+    assert!(on_the_node(&world, &volume, &staging).await.unwrap().is_empty());
+    // At the staging path alone it is mounted anew in place.
+    shut_down();
+    assert_eq!(on_the_node(&world, &volume, &staging).await.unwrap(), ["FilesystemShutDown"]);
+    node.stage(&volume, &staging).await.unwrap();
+    assert_eq!(world.layers("staging"), 1);
+    node.publish(&volume, &staging, &target).await.unwrap();
+    assert!(on_the_node(&world, &volume, &target).await.unwrap().is_empty());
+    assert_eq!(fs::read_to_string(target.join("data")).unwrap(), "kept");
     world.take_away(&volume).await;
     world.assert_clean().await;
 }

@@ -7,7 +7,8 @@ use ghost_host::{Access, Content, FakeDisk, FilesystemKind, Identity, Moment, Mo
 use super::{kind_of, stranger};
 use crate::error::ErrorKind;
 use crate::node::fixture::{Fixture, SECOND, SIZE, STAGING, TARGET, ext4, id, io_error, mount};
-use crate::volume::{AccessMode, AccessType, Bytes};
+use crate::node::{HealthRequest, PublishRequest, health, publish};
+use crate::volume::{AccessMode, AccessType, Bytes, VolumeProblem};
 
 #[tokio::test]
 async fn b07_a_dead_mount_is_taken_off_and_the_present_disk_mounted() {
@@ -311,6 +312,44 @@ async fn a_filesystem_that_stopped_writing_is_mounted_afresh_only_when_nobody_us
     assert_eq!(fixture.calls("check"), checks + 1);
     assert_eq!(fixture.mounted(STAGING).len(), 1);
     assert_eq!(fixture.mounted(STAGING)[0].super_options, ["rw"]);
+}
+
+#[tokio::test]
+async fn a_filesystem_that_shut_down_is_told_published_to_nobody_and_mounted_afresh() {
+    let fixture = Fixture::new(ext4());
+    fixture.stage().await.expect("staged");
+    fixture.publish(TARGET).await.expect("published");
+    let told = async |path: &str| {
+        let request = HealthRequest { id: id(), paths: vec![PathBuf::from(path)] };
+        health(&fixture.node, &request).await.expect("an answer").problems
+    };
+    assert_eq!(told(TARGET).await, []);
+    fixture.host.shut_down(fixture.number);
+    for path in [STAGING, TARGET] {
+        assert_eq!(told(path).await, [VolumeProblem::FilesystemShutDown]);
+    }
+    // No pod gets it, be it for reading, and the one that has it keeps it from being mounted anew:
+    // at the staging path, and where the pod outlives the staging.
+    let before = fixture.host.table();
+    for access in [Access::ReadWrite, Access::ReadOnly] {
+        let request = PublishRequest { access, ..fixture.publish_at(SECOND) };
+        assert_eq!(kind_of(publish(&fixture.node, &request).await), ErrorKind::Precondition);
+    }
+    assert_eq!(kind_of(fixture.stage().await), ErrorKind::Precondition);
+    assert_eq!(fixture.host.table(), before);
+    fixture.unstage().await.expect("unstaged");
+    assert_eq!(kind_of(fixture.stage().await), ErrorKind::Precondition);
+    assert_eq!(fixture.mounted(STAGING), []);
+    fixture.unpublish(TARGET).await.expect("the pod has ended");
+    fixture.stage().await.expect("mounted afresh");
+
+    // Without a pod it is taken off and mounted anew.
+    fixture.host.shut_down(fixture.number);
+    let mounts = fixture.calls("mount");
+    fixture.stage().await.expect("mounted afresh");
+    assert_eq!(fixture.calls("mount"), mounts + 1);
+    fixture.publish(TARGET).await.expect("published");
+    assert_eq!(told(TARGET).await, []);
 }
 
 #[tokio::test]

@@ -8,9 +8,10 @@ use super::{
     Layer, PublishRequest, Step, bind, decide_others, decide_target, effective_access, undo,
 };
 use crate::error::{Error, Result};
-use crate::node::condition::{Condition, condition, stopped_writing};
+use crate::node::condition::{Condition, condition, has_shut_down, stopped_writing};
 use crate::node::connect::{find, is_believed, is_device_node};
 use crate::node::error::domain;
+use crate::node::stage::has_stopped;
 use crate::node::{Node, place};
 use crate::volume::Disk;
 
@@ -43,6 +44,9 @@ pub(super) async fn publish(
     }
     let (staged, number) = observe_staged(node, disk, &table, &staging).await?;
     decide_staged(staged, kind, access)?;
+    if has_shut_down(node, staged).await? {
+        return Err(has_stopped());
+    }
     let layers = observe_target(node, &table, &target, staged).await?;
     let step = decide_target(&layers, access)?;
     if step == Step::Done {
@@ -116,10 +120,7 @@ fn decide_staged(staged: &MountEntry, kind: FilesystemKind, access: Access) -> R
         ));
     }
     if access == Access::ReadWrite && stopped_writing(staged) {
-        return Err(Error::precondition(
-            "the filesystem stopped taking writes after an error; when all pods on this node that \
-             use the volume have ended, it is checked and mounted again",
-        ));
+        return Err(has_stopped());
     }
     Ok(())
 }

@@ -1,10 +1,11 @@
 //! Staging a filesystem: the disk prepared, mounted, and looked at afterwards.
 
-use ghost_host::{BlockDevice, Content, Format, Mount, TargetKind};
+use ghost_host::{BlockDevice, Content, Format, Mount, MountTable, TargetKind};
 
 use super::top::{self, Step};
 use super::{StageRequest, decide_elsewhere, growth, purpose};
 use crate::error::{Error, Result};
+use crate::node::condition::has_shut_down;
 use crate::node::connect::{block_targets, find, is_proven};
 use crate::node::content::{self, Found, Plan, Wanted};
 use crate::node::error::{domain, domain_of_mount};
@@ -52,6 +53,7 @@ pub(super) async fn stage(
         table = node.host.mounts().await.map_err(domain)?;
     }
     let in_use = decide_elsewhere(&table, &device, Some(wanted.kind))?;
+    refuse_shut_down(node, &table, &device).await?;
     if let Some(entry) = block_targets(node, &table, &device).await?.first() {
         return Err(Error::precondition(format!(
             "the volume is in use as a block device at {}; it is mounted after it is unpublished \
@@ -78,6 +80,17 @@ pub(super) async fn stage(
         place::clear(node, &staging).await?;
     }
     grown
+}
+
+/// Refuses a device whose filesystem has shut down and is still mounted somewhere: one more mount of
+/// it would be one more of the same dead filesystem.
+async fn refuse_shut_down(node: &Node, table: &MountTable, device: &BlockDevice) -> Result<()> {
+    for entry in table.of_device(device.number()) {
+        if has_shut_down(node, entry).await? {
+            return Err(top::has_stopped());
+        }
+    }
+    Ok(())
 }
 
 /// Mounts the device, and looks whether what was asked for is what is mounted now.

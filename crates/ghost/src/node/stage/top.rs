@@ -7,7 +7,7 @@ use ghost_host::{Access, BlockDevice, MountEntry, MountTable};
 use super::purpose;
 use crate::error::{Error, Result};
 use crate::node::Node;
-use crate::node::condition::{Condition, condition, stopped_writing};
+use crate::node::condition::{Condition, condition, has_shut_down, stopped_writing};
 use crate::node::connect::{find, is_believed};
 use crate::node::content::Wanted;
 use crate::volume::Disk;
@@ -25,8 +25,8 @@ pub(super) enum Top {
         access: Access,
         /// Whether it is not the whole filesystem.
         is_part: bool,
-        /// Whether the filesystem gave up writing.
-        stopped_writing: bool,
+        /// Whether the filesystem gave up, all or writing only.
+        stopped: bool,
         /// Whether the device is mounted at other places too.
         elsewhere: bool,
     },
@@ -88,10 +88,18 @@ pub(super) async fn observe(
         filesystem: entry.filesystem.clone(),
         access: entry.access,
         is_part: entry.root != Path::new("/") && entry.filesystem != "btrfs",
-        stopped_writing: stopped_writing(entry),
+        stopped: stopped_writing(entry) || has_shut_down(node, entry).await?,
         elsewhere: table.of_device(mounted.number()).any(|other| other.target != entry.target),
     };
     Ok(Observed { top: own, mounted: Some(mounted), found })
+}
+
+/// The refusal of a filesystem that gave up, and that others still have mounted.
+pub(in crate::node) fn has_stopped() -> Error {
+    Error::precondition(
+        "the filesystem stopped working after an error; when all pods on this node that use the \
+         volume have ended, it is checked and mounted again",
+    )
 }
 
 /// Decides by what is on top of the staging path.
@@ -117,11 +125,8 @@ pub(super) fn decide(top: &Top, wanted: &Wanted) -> Result<Step> {
             )))
         }
         // Mounted afresh, it is checked and repaired; but not while others use it.
-        Top::Own { stopped_writing: true, elsewhere: false, .. } => Ok(Step::Anew),
-        Top::Own { stopped_writing: true, .. } => Err(Error::precondition(
-            "the filesystem stopped taking writes after an error; when all pods on this node that \
-             use the volume have ended, it is checked and mounted again",
-        )),
+        Top::Own { stopped: true, elsewhere: false, .. } => Ok(Step::Anew),
+        Top::Own { stopped: true, .. } => Err(has_stopped()),
         Top::Own { .. } => Ok(Step::Done),
     }
 }
@@ -141,9 +146,9 @@ mod tests {
         policy: FormatPolicy::Blank,
     };
 
-    fn own(filesystem: &str, access: Access, stopped_writing: bool, elsewhere: bool) -> Top {
+    fn own(filesystem: &str, access: Access, stopped: bool, elsewhere: bool) -> Top {
         let filesystem = filesystem.to_owned();
-        Top::Own { filesystem, access, is_part: false, stopped_writing, elsewhere }
+        Top::Own { filesystem, access, is_part: false, stopped, elsewhere }
     }
 
     #[test]
@@ -154,7 +159,7 @@ mod tests {
             filesystem: "ext4".to_owned(),
             access: ReadWrite,
             is_part: true,
-            stopped_writing: false,
+            stopped: false,
             elsewhere: false,
         };
         let table = [
