@@ -4,6 +4,7 @@ use std::fmt;
 
 mod btrfs;
 mod check;
+mod ext_layout;
 mod grow;
 mod make;
 mod options;

@@ -17,7 +17,7 @@ mod snapshot;
 mod topology;
 
 pub use capability::{AccessMode, AccessType, Capability};
-pub use formatting::{FormatPolicy, Formatting};
+pub use formatting::{Filesystem, FormatPolicy, Formatting};
 pub use health::{Severity, StorageProblem, VolumeHealth, VolumeProblem};
 pub use id::{NodeId, SnapshotId, SnapshotName, VolumeId, VolumeName};
 pub use labels::Labels;

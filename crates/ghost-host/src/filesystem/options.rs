@@ -1,5 +1,6 @@
 //! How a filesystem is made: typed options, and the arguments of its own tool that they become.
 
+use crate::filesystem::ext_layout::{ExtLayout, USUAL_INODE};
 use crate::filesystem::{FilesystemKind, Format};
 
 /// What may be said of a filesystem that is to be made. What is not said, its own tool decides.
@@ -42,7 +43,10 @@ impl FormatOptions {
                 one_of("block_size", self.block_size, &BLOCK_SIZES)?;
                 one_of("inode_size", self.inode_size, &EXT_INODE_SIZES)?;
                 within("inode_size", self.inode_size, 0, block)?;
-                within("bytes_per_inode", self.bytes_per_inode, block, MOST_BYTES_PER_INODE)?;
+                // At most half of the disk for inodes: mke2fs refuses them when they fill it, and
+                // fails when they leave no room for the rest.
+                let least = block.max(2 * self.inode_size.unwrap_or(USUAL_INODE));
+                within("bytes_per_inode", self.bytes_per_inode, least, MOST_BYTES_PER_INODE)?;
                 within("reserved_percent", self.reserved_percent, 0, MOST_RESERVED)?;
                 absent("reflink", self.reflink.as_ref(), kind)
             }
@@ -61,6 +65,44 @@ impl FormatOptions {
                 absent("reflink", self.reflink.as_ref(), kind)
             }
         }
+    }
+
+    /// Checks that a filesystem of this kind can be made so on a disk of this many bytes; the
+    /// options themselves are sound. Xfs and btrfs fit on all disks from 1 GiB to 16 TiB.
+    ///
+    /// # Errors
+    /// As for [`FormatOptions::check`].
+    pub fn check_size(
+        &self,
+        kind: FilesystemKind,
+        size: u64,
+    ) -> Result<(), (&'static str, String)> {
+        if !matches!(kind, FilesystemKind::Ext3 | FilesystemKind::Ext4) {
+            return Ok(());
+        }
+        let layout = ExtLayout {
+            kind,
+            block: self.block_size.unwrap_or(USUAL_BLOCK),
+            inode: self.inode_size,
+            bytes_per_inode: self.bytes_per_inode,
+        };
+        if let Some(limit) = layout.limit().filter(|limit| size >= *limit) {
+            let (block, limit) = (layout.block, limit >> 30);
+            return Err((
+                "block_size",
+                format!("with blocks of {block} bytes the disk must be smaller than {limit} GiB"),
+            ));
+        }
+        if !layout.has_room(size) {
+            let gib = size >> 30;
+            return Err((
+                "bytes_per_inode",
+                format!(
+                    "a disk of {gib} GiB has no room for so many inodes; give it larger blocks too"
+                ),
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -162,6 +204,11 @@ mod tests {
                 "inode_size",
             ),
             (Ext4, FormatOptions { bytes_per_inode: Some(1024), ..none() }, "bytes_per_inode"),
+            (
+                Ext4,
+                FormatOptions { inode_size: Some(4096), bytes_per_inode: Some(8191), ..none() },
+                "bytes_per_inode",
+            ),
             (Ext4, FormatOptions { reserved_percent: Some(51), ..none() }, "reserved_percent"),
             (Ext4, FormatOptions { reflink: Some(true), ..none() }, "reflink"),
             (Xfs, FormatOptions { inode_size: Some(256), ..none() }, "inode_size"),
@@ -180,6 +227,33 @@ mod tests {
         }
         for kind in FilesystemKind::ALL {
             none().check(kind).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_disk_on_which_the_filesystem_cannot_be_is_named_with_the_option() {
+        use FilesystemKind::{Ext3, Ext4, Xfs};
+        const TIB: u64 = 1 << 40;
+        let of = |block_size, bytes_per_inode| FormatOptions {
+            block_size,
+            bytes_per_inode,
+            ..FormatOptions::default()
+        };
+        let table = [
+            (Ext3, of(Some(1024), None), 4 * TIB, "block_size"),
+            (Ext3, of(Some(2048), None), 8 * TIB, "block_size"),
+            (Ext3, of(Some(4096), None), 16 * TIB, "block_size"),
+            (Ext3, of(None, None), 16 * TIB, "block_size"),
+            (Ext4, of(Some(1024), Some(1024)), 750 << 30, "bytes_per_inode"),
+        ];
+        for (kind, options, size, option) in table {
+            let (named, why) = options.check_size(kind, size).unwrap_err();
+            assert_eq!(named, option, "{kind}: {why}");
+            let less = size - (64 << 30);
+            options.check_size(kind, less).unwrap();
+        }
+        for kind in [Ext4, Xfs] {
+            of(Some(1024), None).check_size(kind, 16 * TIB).unwrap();
         }
     }
 

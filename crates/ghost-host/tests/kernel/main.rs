@@ -11,6 +11,7 @@ mod devices;
 mod journals;
 mod loops;
 mod mounts;
+mod options;
 mod twins;
 
 use std::fs;

@@ -7,7 +7,8 @@ use tokio::time::Instant;
 use super::Controller;
 use crate::error::{Error, ErrorKind, Result};
 use crate::volume::{
-    Bytes, ContentSource, Labels, Region, Requirement, SizeRange, Volume, VolumeName, VolumeSpec,
+    Bytes, ContentSource, Filesystem, Labels, Region, Requirement, SizeRange, Volume, VolumeName,
+    VolumeSpec,
 };
 
 mod clone;
@@ -31,6 +32,8 @@ pub struct CreateRequest {
     pub requirement: Requirement,
     /// What its content comes from; empty without.
     pub source: Option<ContentSource>,
+    /// The filesystem that it is to have, unless it is used as a device.
+    pub filesystem: Option<Filesystem>,
     /// What people see of it in the storage's own panel.
     pub labels: Labels,
 }
@@ -43,7 +46,7 @@ pub struct CreateRequest {
 ///
 /// # Errors
 /// `Conflict` when the name is taken by a volume that is not what is asked for, `OutOfRange` for
-/// sizes the storage cannot make, `Invalid` without a region, `NotFound` without the source,
+/// sizes the storage cannot make or the filesystem cannot have, `Invalid` without a region, `NotFound` without the source,
 /// `Exhausted` when the source is in no region that will do. As long as it is not known that nothing
 /// of that name was made, or once it was, the error is `Unavailable`: a final answer would leave it
 /// behind.
@@ -51,6 +54,7 @@ pub async fn create(controller: &Controller, request: CreateRequest) -> Result<V
     let backend = &controller.backend;
     // Asked before anything else, so that a request that cannot be met makes no call at all.
     let size = backend.sizes().choose(request.size, controller.default_size)?;
+    request.filesystem.as_ref().map_or(Ok(()), |filesystem| filesystem.check_size(size))?;
     let Some(source) = &request.source else {
         let region = region(controller, &request.requirement)?;
         return match decide(&request, backend.find(&request.name).await?)? {
@@ -192,6 +196,7 @@ mod tests {
                 preferred: Vec::new(),
             },
             source: None,
+            filesystem: None,
             labels: Labels::default(),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Controller;
 use crate::error::{Error, Result};
-use crate::volume::{Bytes, SizeRange, Volume, VolumeId};
+use crate::volume::{Bytes, Filesystem, SizeRange, Volume, VolumeId};
 
 /// What is to grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,12 +11,14 @@ pub struct GrowRequest {
     pub id: VolumeId,
     /// The sizes that will do.
     pub size: SizeRange,
+    /// The filesystem that is on it, where that is told.
+    pub filesystem: Option<Filesystem>,
 }
 
 /// Grows the volume and answers it as it then is. Already done: it has the size, or more.
 ///
 /// # Errors
-/// `NotFound`; `OutOfRange` when no possible size fits, or when it is larger than the limit
+/// `NotFound`; `OutOfRange` when no possible size fits, when the filesystem can never have it, or when it is larger than the limit
 /// already: a volume never shrinks.
 pub async fn grow(controller: &Controller, request: &GrowRequest) -> Result<Volume> {
     let backend = &controller.backend;
@@ -24,6 +26,7 @@ pub async fn grow(controller: &Controller, request: &GrowRequest) -> Result<Volu
         backend.grow().ok_or_else(|| Error::unsupported("volumes of this storage do not grow"))?;
     // Impossible sizes are refused before the first call.
     let wanted = backend.sizes().choose(Some(request.size), backend.sizes().minimum)?;
+    request.filesystem.as_ref().map_or(Ok(()), |filesystem| filesystem.check_size(wanted))?;
     let volume = backend
         .get(&request.id)
         .await?

@@ -10,7 +10,8 @@ use crate::controller::{self, Controller, CreateRequest, GrowRequest, Lists};
 use crate::error::{Error, Result};
 use crate::operation::{Key, Operations};
 use crate::volume::{
-    NodeId, Parameters, Snapshot, TopologyKey, Volume, VolumeHealth, VolumeId, VolumeName,
+    AccessType, Filesystem, NodeId, Parameters, Snapshot, TopologyKey, Volume, VolumeHealth,
+    VolumeId, VolumeName,
 };
 
 mod read;
@@ -62,10 +63,17 @@ impl ControllerService {
                 "mutable parameter {key:?} is not known; volumes of this driver have none"
             )));
         }
+        let source = decode::content_source(request.volume_content_source)?;
+        // A copy has the options of its source, whatever the class says.
+        let filesystem = filesystem.map(|kind| match &source {
+            None => Filesystem::to_be_made(kind, &formatting),
+            Some(_) => Filesystem::present(kind),
+        });
         let create = CreateRequest {
             size: decode::size_range(request.capacity_range)?,
             requirement: decode::requirement(request.accessibility_requirements, &self.key)?,
-            source: decode::content_source(request.volume_content_source)?,
+            source,
+            filesystem,
             labels,
             name,
         };
@@ -150,17 +158,21 @@ impl ControllerService {
         let id = decode::volume_id(request.volume_id)?;
         let size = decode::size_range(request.capacity_range)?
             .ok_or_else(|| Error::invalid("capacity_range is missing"))?;
-        let block = match request.volume_capability {
-            None => false,
+        let access = match request.volume_capability {
+            None => None,
             given => {
                 let capability = decode::capability(given)?;
                 capability.check_usable()?;
-                capability.access == crate::volume::AccessType::Block
+                Some(capability.access)
             }
+        };
+        let filesystem = match &access {
+            Some(AccessType::Mount { filesystem, .. }) => Some(Filesystem::present(*filesystem)),
+            Some(AccessType::Block) | None => None,
         };
         let span = span("ControllerExpandVolume", &id, None);
         let controller = self.controller.clone();
-        let grow = GrowRequest { id: id.clone(), size };
+        let grow = GrowRequest { id: id.clone(), size, filesystem };
         let volume = self
             .operations
             .run("expand_volume", id_key(&id), deadline, grow, |grow| async move {
@@ -171,7 +183,7 @@ impl ControllerService {
         Ok(pb::ControllerExpandVolumeResponse {
             capacity_bytes: encode::bytes(volume.size),
             // Also when the disk was large enough: the node's part may be what is missing.
-            node_expansion_required: !block,
+            node_expansion_required: access != Some(AccessType::Block),
         })
     }
 

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use ghost_host::{FilesystemKind, FormatOptions};
 
-use super::Context;
+use super::{Bytes, Context};
 use crate::error::{Error, Result};
 
 /// When a disk is formatted.
@@ -87,16 +87,7 @@ impl Formatting {
                  context), but {kind} is asked for"
             )));
         }
-        self.options.check(kind).map_err(|(option, why)| {
-            let key = match option {
-                "block_size" => BLOCK_SIZE,
-                "inode_size" => INODE_SIZE,
-                "bytes_per_inode" => BYTES_PER_INODE,
-                "reserved_percent" => RESERVED,
-                other => other,
-            };
-            Error::invalid(format!("{key}: {why} (the filesystem is {kind})"))
-        })
+        self.options.check(kind).map_err(|wrong| Error::invalid(in_words(kind, wrong)))
     }
 
     /// What travels to the node: what was said, and nothing else.
@@ -124,6 +115,49 @@ impl Formatting {
     pub fn says_how(&self) -> bool {
         self.options != FormatOptions::default()
     }
+}
+
+/// The filesystem that a volume has or gets, as far as it limits the size of the volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filesystem {
+    kind: FilesystemKind,
+    options: FormatOptions,
+}
+
+impl Filesystem {
+    /// One that is still to be made.
+    #[must_use]
+    pub fn to_be_made(kind: FilesystemKind, formatting: &Formatting) -> Self {
+        Self { kind, options: formatting.options.clone() }
+    }
+
+    /// One that is there, or comes with a copy: how it was made is not known.
+    #[must_use]
+    pub fn present(kind: FilesystemKind) -> Self {
+        Self { kind, options: FormatOptions::default() }
+    }
+
+    /// Checks that it can be on a volume of this size.
+    ///
+    /// # Errors
+    /// `OutOfRange` naming the key that stands in the way.
+    pub fn check_size(&self, size: Bytes) -> Result<()> {
+        self.options.check_size(self.kind, size.get()).map_err(|wrong| {
+            Error::out_of_range(format!("{size} cannot be had: {}", in_words(self.kind, wrong)))
+        })
+    }
+}
+
+/// An option that a filesystem cannot have, by the key of it.
+fn in_words(kind: FilesystemKind, (option, why): (&str, String)) -> String {
+    let key = match option {
+        "block_size" => BLOCK_SIZE,
+        "inode_size" => INODE_SIZE,
+        "bytes_per_inode" => BYTES_PER_INODE,
+        "reserved_percent" => RESERVED,
+        other => other,
+    };
+    format!("{key}: {why} (the filesystem is {kind})")
 }
 
 fn number<T: FromStr>(context: &Context, key: &str, allowed: &str) -> Result<Option<T>>

@@ -41,10 +41,21 @@ fn of(filesystem: &str, parameters: &[(&str, &str)]) -> pb::CreateVolumeRequest 
     pb::CreateVolumeRequest { volume_capabilities: vec![capability], ..with(parameters) }
 }
 
+/// The same with a size in GiB.
+fn large(gib: i64, request: pb::CreateVolumeRequest) -> pb::CreateVolumeRequest {
+    pb::CreateVolumeRequest { capacity_range: sized(gib * GIB, 0).capacity_range, ..request }
+}
+
 fn at(segments: &[(&str, &str)]) -> pb::CreateVolumeRequest {
     let topology = pb::Topology { segments: map(segments) };
     let requirement = pb::TopologyRequirement { requisite: vec![topology], preferred: vec![] };
     pb::CreateVolumeRequest { accessibility_requirements: Some(requirement), ..creation() }
+}
+
+fn of_snapshot(id: &str) -> pb::VolumeContentSource {
+    use pb::volume_content_source::{SnapshotSource, Type};
+    let source = SnapshotSource { snapshot_id: id.to_owned() };
+    pb::VolumeContentSource { r#type: Some(Type::Snapshot(source)) }
 }
 
 fn used_as(mode: i32) -> pb::VolumeCapability {
@@ -161,6 +172,48 @@ async fn of_creation(controller: &Controller) -> Vec<Row> {
         with(&[("bytesPerInode", "512")])
     );
     row!(
+        "nothing but inodes",
+        Invalid,
+        &["bytesPerInode", "4096", "8192 to 67108864"],
+        with(&[("inodeSize", "4096"), ("bytesPerInode", "4096")])
+    );
+    row!(
+        "little but inodes",
+        Invalid,
+        &["bytesPerInode", "1100", "2048 to 67108864"],
+        with(&[("blockSize", "1024"), ("inodeSize", "1024"), ("bytesPerInode", "1100")])
+    );
+    row!(
+        "more blocks than can be counted",
+        OutOfRange,
+        &["4096 GiB", "blockSize", "1024", "smaller than 4096 GiB", "ext3"],
+        large(4096, of("ext3", &[("blockSize", "1024")]))
+    );
+    row!(
+        "the largest as ext3",
+        OutOfRange,
+        &["16384 GiB", "blockSize", "4096", "ext3"],
+        large(16_384, of("ext3", &[]))
+    );
+    row!(
+        "many inodes in many small groups",
+        OutOfRange,
+        &["600 GiB", "bytesPerInode", "larger blocks", "ext4"],
+        large(
+            600,
+            of("ext4", &[("blockSize", "1024"), ("inodeSize", "512"), ("bytesPerInode", "1024")])
+        )
+    );
+    row!(
+        "a copy that is to be too large",
+        OutOfRange,
+        &["16384 GiB", "smaller than 16384 GiB", "ext3"],
+        pb::CreateVolumeRequest {
+            volume_content_source: Some(of_snapshot("s-1")),
+            ..large(16_384, of("ext3", &[]))
+        }
+    );
+    row!(
         "kept back",
         Invalid,
         &["reservedBlocksPercent", "60", "0 to 50"],
@@ -254,6 +307,11 @@ async fn of_the_controller(controller: &Controller) -> Vec<Row> {
     };
     let expand =
         pb::ControllerExpandVolumeRequest { volume_id: "v-1".to_owned(), ..Default::default() };
+    let expand_ext3 = pb::ControllerExpandVolumeRequest {
+        capacity_range: sized(16_384 * GIB, 0).capacity_range,
+        volume_capability: Some(mounted("ext3")),
+        ..expand.clone()
+    };
     let snapshot = |name: &str, source: &str, key: &str| pb::CreateSnapshotRequest {
         name: name.to_owned(),
         source_volume_id: source.to_owned(),
@@ -296,6 +354,12 @@ async fn of_the_controller(controller: &Controller) -> Vec<Row> {
             Invalid,
             &["capacity_range", "missing"],
             done!(client().controller_expand_volume(expand)),
+        ),
+        (
+            "growth beyond what ext3 can count",
+            Code::OutOfRange,
+            &["16384 GiB", "ext3"],
+            done!(client().controller_expand_volume(expand_ext3)),
         ),
         (
             "no snapshot name",
