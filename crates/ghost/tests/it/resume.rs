@@ -68,3 +68,27 @@ async fn b76_a_creation_that_the_cloud_refuses_is_looked_for_before_that_is_fina
     world.no_faults().await;
     controller.delete(&volume).await.unwrap();
 }
+
+/// A read just after an attachment may still show the state before it, which looks like the end of
+/// the detachment that has only begun.
+#[tokio::test]
+async fn b03_a_detachment_that_an_old_read_seems_to_show_is_waited_for() {
+    let mut world = World::empty("3s", false, "info");
+    world.parts.start_simulator(&["--read-lag", "2s"]).unwrap();
+    world.parts.start_controller(&[]).unwrap();
+    let mut controller = world.controller().await;
+    let volume = controller.create("pvc-old-read", 1, mounted("ext4")).await.unwrap();
+    let (mut attaching, mut attached) = (controller.clone(), volume.clone());
+    tokio::select! {
+        done = attaching.attach(&mut attached, 101) => panic!("it was over too soon: {done:?}"),
+        () = world.action_begun() => {}
+    }
+    world.parts.kill_controller().unwrap();
+    world.parts.start_controller(&[]).unwrap();
+    let mut controller = world.controller().await;
+    controller.detach(&volume, 101).await.unwrap();
+    let cloud = world.cloud().await;
+    assert_eq!(cloud["volumes"][0]["droplet_ids"], json!([]), "{cloud}");
+    assert!(!cloud.to_string().contains("\"in-progress\""), "{cloud}");
+    controller.delete(&volume).await.unwrap();
+}

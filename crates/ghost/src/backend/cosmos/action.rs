@@ -72,6 +72,12 @@ impl Goal {
         }
     }
 
+    /// Whether a state that was read so long after the action was taken may be that of before the
+    /// last attachment, which did not show yet: that is then no detachment.
+    fn may_be_older(self, since: Duration) -> bool {
+        matches!(self, Self::Off(_)) && since < SETTLE
+    }
+
     pub(super) fn is_reached(self, volume: &wire::Volume) -> bool {
         match self {
             Self::On(droplet) => volume.is_on(droplet),
@@ -79,6 +85,18 @@ impl Goal {
             Self::Large(gib) => volume.size_gigabytes >= gib,
         }
     }
+}
+
+/// What is not known for the moment has not happened yet.
+fn not_yet(error: Error) -> Result<bool> {
+    if error.kind() == ErrorKind::Unavailable { Ok(false) } else { Err(error) }
+}
+
+/// Whether the last that was done to the volume was an attachment.
+fn is_attached_last(actions: &[wire::Action]) -> bool {
+    let done = actions.iter().filter(|action| action.status == ActionStatus::Completed);
+    let moves = done.filter(|action| action.kind.contains("tach"));
+    moves.max_by_key(|action| action.id).is_some_and(|last| last.kind.starts_with("attach"))
 }
 
 /// The volume in the next list that was read after it `begun`, and when that was asked for.
@@ -123,11 +141,21 @@ impl<E: Exchange> Cosmos<E> {
                 Err(error) if error.is_not_found() || error.is_refusal() => error,
                 Err(error) => return Err(error.into()),
             };
-            if let Some(running) = self.running_action(id).await? {
+            let actions = self.actions(id).await?;
+            if let Some(running) = actions.iter().find(|action| action.is_running()) {
                 self.wait_for_end(id, running.id, give_up).await?;
                 continue;
             }
-            let Some(volume) = self.look(id).await? else { return Ok(None) };
+            let Some(mut volume) = self.look(id).await? else { return Ok(None) };
+            if matches!(goal, Goal::Off(_))
+                && goal.is_reached(&volume)
+                && is_attached_last(&actions)
+            {
+                // An attachment that has just ended may not show yet.
+                tokio::time::sleep(SETTLE).await;
+                let Some(settled) = self.look(id).await? else { return Ok(None) };
+                volume = settled;
+            }
             if goal.is_reached(&volume) {
                 return Ok(Some(volume));
             }
@@ -145,7 +173,8 @@ impl<E: Exchange> Cosmos<E> {
 
     /// The droplets that the volume is on once nothing is under way.
     pub(super) async fn holders(&self, id: &VolumeId) -> Result<Vec<u64>> {
-        if let Some(running) = self.running_action(id).await? {
+        let actions = self.actions(id).await?;
+        if let Some(running) = actions.iter().find(|action| action.is_running()) {
             self.wait_for_end(id, running.id, Instant::now() + PATIENCE).await?;
         }
         // An attachment that has just ended may not show yet, and no action tells its droplet.
@@ -209,6 +238,11 @@ impl<E: Exchange> Cosmos<E> {
             match shown {
                 Err(_) => break,
                 Ok((_, None)) => {}
+                Ok((asked, Some(Ok(Some(volume)))))
+                    if goal.is_reached(&volume)
+                        && !is_over
+                        && goal.may_be_older(asked.duration_since(begun))
+                        && !self.is_done(id, action.id).await.or_else(not_yet)? => {}
                 Ok((_, Some(Ok(None)))) => return Ok(None),
                 Ok((_, Some(Ok(Some(mut volume))))) if goal.is_reached(&volume) => {
                     let by = begun.elapsed();
@@ -237,10 +271,7 @@ impl<E: Exchange> Cosmos<E> {
                 if self.looks.are_many() { LISTS_PER_ACTION } else { LOOKS_PER_ACTION };
             if looks >= per_action {
                 looks = 0;
-                match self.check_action(id, action.id).await {
-                    Err(error) if error.kind() == ErrorKind::Unavailable => {}
-                    checked => checked?,
-                }
+                self.is_done(id, action.id).await.or_else(not_yet)?;
             }
             next = plan(begun.elapsed());
         }
@@ -259,17 +290,17 @@ impl<E: Exchange> Cosmos<E> {
         }
     }
 
-    /// Fails when the action has ended in an error.
-    async fn check_action(&self, id: &VolumeId, action: u64) -> Result<()> {
+    /// Whether the action has done what it was for. Fails when it has ended in an error.
+    async fn is_done(&self, id: &VolumeId, action: u64) -> Result<bool> {
         match self.read_action(id, action).await {
             Ok(read) if read.status == ActionStatus::Errored => Err(Error::failed(format!(
                 "the cloud's {} of volume {id} ended in an error (action {action}); the volume is \
                  as it was",
                 if read.kind.is_empty() { "action" } else { read.kind.as_str() }
             ))),
-            Ok(_) => Ok(()),
+            Ok(read) => Ok(!read.is_running()),
             // Actions are kept for a while only; the state is what is waited for.
-            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) if error.is_not_found() => Ok(true),
             Err(error) => Err(error.into()),
         }
     }
@@ -284,12 +315,12 @@ impl<E: Exchange> Cosmos<E> {
         Ok(self.client.json::<wire::ActionBody>(call).await?.action)
     }
 
-    /// The action that is under way on the volume, if there is one.
-    async fn running_action(&self, id: &VolumeId) -> Result<Option<wire::Action>> {
+    /// The actions on the volume that the cloud still tells of.
+    async fn actions(&self, id: &VolumeId) -> Result<Vec<wire::Action>> {
         let call = Call::get("/v2/volumes/{id}/actions", volume_path(id, "/actions"));
         match self.client.json::<wire::ActionsBody>(call).await {
-            Ok(body) => Ok(body.actions.into_iter().find(|a| a.status == ActionStatus::InProgress)),
-            Err(error) if error.is_not_found() => Ok(None),
+            Ok(body) => Ok(body.actions),
+            Err(error) if error.is_not_found() => Ok(Vec::new()),
             Err(error) => Err(error.into()),
         }
     }

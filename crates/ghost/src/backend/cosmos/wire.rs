@@ -61,6 +61,13 @@ pub(super) struct Action {
     pub(super) device: Option<String>,
 }
 
+impl Action {
+    /// Whether it has not ended yet.
+    pub(super) fn is_running(&self) -> bool {
+        self.status == ActionStatus::InProgress
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum ActionStatus {
