@@ -19,8 +19,8 @@ pub(crate) use appear::find;
 pub(crate) use identity::{Fit, compare};
 pub(crate) use links::linked_disks;
 pub(crate) use open::{
-    Roots, block_number, current_size, device_at, duplicate, is_write_protected, open_number,
-    reopen, wait_until_unclaimed,
+    Roots, block_number, claim, current_size, device_at, duplicate, is_write_protected,
+    open_number, reopen, wait_until_unclaimed,
 };
 pub(crate) use unidentified::Taken;
 

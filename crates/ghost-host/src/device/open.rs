@@ -102,23 +102,30 @@ pub(crate) fn reopen(device: &BlockDevice, flags: OFlags) -> io::Result<OwnedFd>
 const CLAIMED_TRIES: u32 = 30;
 const CLAIMED_PAUSE: Duration = Duration::from_millis(1);
 
-/// Waits a little until nobody claims the device for itself; half a second at most.
+/// Claims a device for itself, and waits a little where somebody else does; half a second at most.
 ///
 /// A filesystem lets go of its device a moment after its last unmount has returned, above all when
-/// this process is just starting a tool, which has a copy of every open file until it runs. There
-/// is no event for it. Whoever still claims the device later is named by the tool that wants it.
-pub(crate) async fn wait_until_unclaimed(device: &BlockDevice) -> Result<()> {
-    for tries in 1..=CLAIMED_TRIES {
-        let device = device.clone();
-        let claim = blocking::run(move || Ok(reopen(&device, OFlags::RDONLY | OFlags::EXCL)));
-        match claim.await? {
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+/// this process is just starting a tool, which has a copy of every open file until it runs: of an
+/// earlier claim too. There is no event for it.
+pub(crate) async fn claim(device: &BlockDevice, flags: OFlags) -> Result<OwnedFd> {
+    let mut tries = 0;
+    loop {
+        let claimed = device.clone();
+        let handle = blocking::run(move || Ok(reopen(&claimed, flags | OFlags::EXCL))).await?;
+        match handle {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && tries < CLAIMED_TRIES => {
+                tries += 1;
                 tokio::time::sleep(CLAIMED_PAUSE * tries).await;
             }
-            _ => break,
+            handle => return handle.map_err(Error::io("claim", &device.path)),
         }
     }
-    Ok(())
+}
+
+/// Waits like [`claim`] until nobody claims the device. Whoever still does later is named by the
+/// tool that wants it.
+pub(crate) async fn wait_until_unclaimed(device: &BlockDevice) {
+    drop(claim(device, OFlags::RDONLY).await);
 }
 
 /// A copy of the handle, to give away.

@@ -156,7 +156,7 @@ impl State {
     }
 
     pub(super) fn erase(&mut self, device: &BlockDevice) -> Result<()> {
-        let refuse = |error: Errno| Err(Error::io("open for erasing", &device.path)(error));
+        let refuse = |error: Errno| Err(Error::io("claim", &device.path)(error));
         self.readable(device)?;
         if self.is_mounted(device.number) {
             return refuse(Errno::BUSY);

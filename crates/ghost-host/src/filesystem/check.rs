@@ -26,7 +26,7 @@ pub(crate) async fn check(roots: &Roots, device: &BlockDevice, kind: FilesystemK
 /// says only of a filesystem that is mounted, whose mounted form then no longer is what is on the
 /// disk; 4 for damage that it left. From 8 on it could not do its work.
 pub(crate) async fn preen(device: &BlockDevice, flags: &[&str]) -> Result<()> {
-    device::wait_until_unclaimed(device).await?;
+    device::wait_until_unclaimed(device).await;
     let outcome = Command::new("e2fsck")
         .argument("-p")
         .arguments(flags)

@@ -18,7 +18,7 @@ pub(crate) async fn format(device: &BlockDevice, format: &Format) -> Result<()> 
         Content::Blank => {}
         found => return Err(Error::NotBlank { path: device.path.clone(), found }),
     }
-    device::wait_until_unclaimed(device).await?;
+    device::wait_until_unclaimed(device).await;
     let (program, arguments) = options::tool(format);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     Command::new(program)
@@ -32,13 +32,11 @@ pub(crate) async fn format(device: &BlockDevice, format: &Format) -> Result<()> 
 
 /// Zeroes as [`crate::Host::erase`] promises.
 pub(crate) async fn erase(device: &BlockDevice) -> Result<()> {
-    device::wait_until_unclaimed(device).await?;
+    // A device that is mounted or built upon refuses.
+    let handle = device::claim(device, OFlags::RDWR).await?;
     let erased = device.clone();
     blocking::run(move || {
         let size = device::current_size(&erased)?;
-        // Exclusive, so that a device that is mounted or built upon refuses.
-        let handle = device::reopen(&erased, OFlags::RDWR | OFlags::EXCL)
-            .map_err(Error::io("open for erasing", &erased.path))?;
         let zeros = vec![0; places::largest()];
         // The head goes last: as long as anything is left, it is still recognised.
         for place in places::beyond_head(size).into_iter().rev().chain([places::head(size)]) {
