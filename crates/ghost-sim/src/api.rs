@@ -272,6 +272,8 @@ impl Api {
             Operation::ListSnapshots => self.list_snapshots(call),
             Operation::GetSnapshot => self.get_snapshot(call),
             Operation::DeleteSnapshot => self.delete_snapshot(call, effects),
+            Operation::GetVolumeSnapshot => self.get_volume_snapshot(call),
+            Operation::DeleteVolumeSnapshot => self.delete_volume_snapshot(call, effects),
             Operation::ListDroplets => self.list_droplets(call),
             Operation::GetDroplet => self.get_droplet(call),
             Operation::GetAccount => Ok(self.get_account()),

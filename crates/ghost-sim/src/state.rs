@@ -24,7 +24,8 @@ pub use action::{Action, ActionKind, ActionRequest, ActionStatus, Ending, Volume
 pub use droplet::{Droplet, DropletStatus};
 pub use identifier::Identifiers;
 pub use rule::REGIONS;
-pub use snapshot::{Snapshot, SnapshotRequest};
+pub(crate) use snapshot::DROPLET_GIGABYTES;
+pub use snapshot::{Snapshot, SnapshotRequest, SnapshotSource};
 pub use volume::{Volume, VolumeRequest};
 
 /// What this cloud is like. Not part of what is remembered over a restart.

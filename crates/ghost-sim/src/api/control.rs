@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::problem::Problem;
 use super::request_log::RequestLog;
 use super::route::{self, Control};
+use super::snapshot::CreateSnapshot;
 use super::{Answer, Api, Call, Result, wire};
 use crate::fault::Faults;
 use crate::state::{DropletStatus, Effect};
@@ -75,6 +76,13 @@ impl Api {
                 let created_at = call.body::<PutCreation>()?.created_at;
                 self.cloud.set_snapshot_creation(call.variable(0), created_at)?;
                 Ok(Answer::no_content())
+            }
+            Control::PostDropletSnapshot => {
+                let request = call.body::<CreateSnapshot>()?.into();
+                let droplet = call.number(0, "droplet")?;
+                let made = self.cloud.create_droplet_snapshot(droplet, request, call.now)?;
+                let body = json!({ "snapshot": wire::snapshot(&made) });
+                Ok(Answer::json(StatusCode::CREATED, body))
             }
         }
     }

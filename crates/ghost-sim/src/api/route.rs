@@ -19,6 +19,8 @@ pub(super) enum Operation {
     ListSnapshots,
     GetSnapshot,
     DeleteSnapshot,
+    GetVolumeSnapshot,
+    DeleteVolumeSnapshot,
     ListDroplets,
     GetDroplet,
     GetAccount,
@@ -40,6 +42,7 @@ pub(super) enum Control {
     PutDroplet,
     PutVolume,
     PutSnapshot,
+    PostDropletSnapshot,
 }
 
 /// The answer to a look-up.
@@ -61,8 +64,8 @@ const TABLE: &[Row] = &[
     ("POST", "/v2/volumes", Operation::CreateVolume),
     ("DELETE", "/v2/volumes", Operation::DeleteVolumeByName),
     ("POST", "/v2/volumes/actions", Operation::PostActionByName),
-    ("GET", "/v2/volumes/snapshots/{snapshot_id}", Operation::GetSnapshot),
-    ("DELETE", "/v2/volumes/snapshots/{snapshot_id}", Operation::DeleteSnapshot),
+    ("GET", "/v2/volumes/snapshots/{snapshot_id}", Operation::GetVolumeSnapshot),
+    ("DELETE", "/v2/volumes/snapshots/{snapshot_id}", Operation::DeleteVolumeSnapshot),
     ("GET", "/v2/volumes/{volume_id}", Operation::GetVolume),
     ("DELETE", "/v2/volumes/{volume_id}", Operation::DeleteVolume),
     ("GET", "/v2/volumes/{volume_id}/actions", Operation::ListVolumeActions),
@@ -86,6 +89,11 @@ const TABLE: &[Row] = &[
     ("PUT", "/sim/v1/faults", Operation::Control(Control::PutFaults)),
     ("DELETE", "/sim/v1/everything", Operation::Control(Control::RemoveEverything)),
     ("PUT", "/sim/v1/droplets/{droplet_id}", Operation::Control(Control::PutDroplet)),
+    (
+        "POST",
+        "/sim/v1/droplets/{droplet_id}/snapshots",
+        Operation::Control(Control::PostDropletSnapshot),
+    ),
     ("PUT", "/sim/v1/volumes/{volume_id}", Operation::Control(Control::PutVolume)),
     ("PUT", "/sim/v1/snapshots/{snapshot_id}", Operation::Control(Control::PutSnapshot)),
 ];
@@ -139,7 +147,7 @@ mod tests {
         };
         assert_eq!(operation("GET", "/v2/volumes/a%2Fb"), (Operation::GetVolume, "a/b".to_owned()));
         assert_eq!(operation("POST", "/v2/volumes/actions").0, Operation::PostActionByName);
-        assert_eq!(operation("GET", "/v2/volumes/snapshots/7").0, Operation::GetSnapshot);
+        assert_eq!(operation("GET", "/v2/volumes/snapshots/7").0, Operation::GetVolumeSnapshot);
         assert_eq!(
             operation("GET", "/v2/volumes/v/actions/9"),
             (Operation::GetVolumeAction, "v 9".to_owned())

@@ -1,4 +1,4 @@
-//! The snapshot routes.
+//! The snapshot routes: those of volumes know a volume's snapshots only, the others know all.
 
 use hyper::StatusCode;
 use serde::Deserialize;
@@ -6,29 +6,38 @@ use serde_json::json;
 
 use super::page::{Page, query_value};
 use super::{Answer, Api, Call, Result, wire};
-use crate::state::{Effect, Refusal, SnapshotRequest};
+use crate::state::{Effect, Refusal, Snapshot, SnapshotRequest};
 
 /// The body of the document's `volumeSnapshots_create`.
 #[derive(Deserialize)]
-struct CreateSnapshot {
+pub(super) struct CreateSnapshot {
     name: Option<String>,
     tags: Option<Vec<String>>,
+}
+
+impl From<CreateSnapshot> for SnapshotRequest {
+    fn from(body: CreateSnapshot) -> Self {
+        Self { name: body.name, tags: body.tags }
+    }
 }
 
 impl Api {
     pub(super) fn list_snapshots(&self, call: &Call<'_>) -> Result<Answer> {
         let page = Page::parse(call.uri())?;
-        // There are no snapshots of droplets here, but they may be asked for.
         let volumes_wanted = match query_value(call.uri(), "resource_type").as_deref() {
-            None | Some("volume") => true,
-            Some("droplet") => false,
+            None => None,
+            Some("volume") => Some(true),
+            Some("droplet") => Some(false),
             Some(other) => {
                 let text = format!("resource_type must be volume or droplet, not {other:?}");
                 return Err(Refusal::Unprocessable(text).into());
             }
         };
         let all = self.cloud.snapshots(call.now);
-        let snapshots = all.filter(|_| volumes_wanted).collect();
+        let is_wanted = |snapshot: &&Snapshot| {
+            volumes_wanted.is_none_or(|wanted| wanted == snapshot.volume().is_some())
+        };
+        let snapshots = all.filter(is_wanted).collect();
         Ok(Answer::ok(page.of(
             "snapshots",
             snapshots,
@@ -42,7 +51,7 @@ impl Api {
         let page = Page::parse(call.uri())?;
         let id = &self.cloud.volume(call.variable(0))?.id;
         let all = self.cloud.snapshots(call.now);
-        let snapshots = all.filter(|snapshot| snapshot.volume == *id).collect();
+        let snapshots = all.filter(|snapshot| snapshot.volume() == Some(id)).collect();
         Ok(Answer::ok(page.of(
             "snapshots",
             snapshots,
@@ -58,14 +67,19 @@ impl Api {
         effects: &mut Vec<Effect>,
     ) -> Result<Answer> {
         let body: CreateSnapshot = call.body()?;
-        let request = SnapshotRequest { name: body.name, tags: body.tags };
-        let (snapshot, effect) = self.cloud.create_snapshot(call.variable(0), request, call.now)?;
+        let (snapshot, effect) =
+            self.cloud.create_snapshot(call.variable(0), body.into(), call.now)?;
         effects.push(effect);
         Ok(Answer::json(StatusCode::CREATED, json!({ "snapshot": wire::snapshot(&snapshot) })))
     }
 
     pub(super) fn get_snapshot(&self, call: &Call<'_>) -> Result<Answer> {
         let snapshot = self.cloud.snapshot(call.variable(0))?;
+        Ok(Answer::ok(json!({ "snapshot": wire::snapshot(snapshot) })))
+    }
+
+    pub(super) fn get_volume_snapshot(&self, call: &Call<'_>) -> Result<Answer> {
+        let snapshot = self.cloud.volume_snapshot(call.variable(0))?;
         Ok(Answer::ok(json!({ "snapshot": wire::snapshot(snapshot) })))
     }
 
@@ -76,5 +90,14 @@ impl Api {
     ) -> Result<Answer> {
         effects.push(self.cloud.delete_snapshot(call.variable(0))?);
         Ok(Answer::no_content())
+    }
+
+    pub(super) fn delete_volume_snapshot(
+        &mut self,
+        call: &Call<'_>,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Answer> {
+        self.cloud.volume_snapshot(call.variable(0))?;
+        self.delete_snapshot(call, effects)
     }
 }

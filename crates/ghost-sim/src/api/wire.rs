@@ -4,7 +4,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::state::{self, Action, ActionKind, ActionStatus, Droplet, DropletStatus, Snapshot};
+use crate::state::{
+    self, Action, ActionKind, ActionStatus, DROPLET_GIGABYTES, Droplet, DropletStatus, Snapshot,
+    SnapshotSource,
+};
 
 /// A time to the second, as the API writes it.
 pub(super) fn time(time: Timestamp) -> String {
@@ -63,13 +66,17 @@ pub(super) fn volume(volume: &state::Volume, droplet: Option<u64>) -> Volume<'_>
 }
 
 pub(super) fn snapshot(snapshot: &Snapshot) -> Value {
+    let (resource_type, resource_id) = match &snapshot.of {
+        SnapshotSource::Volume(id) => ("volume", id.clone()),
+        SnapshotSource::Droplet(number) => ("droplet", number.to_string()),
+    };
     json!({
         "id": snapshot.id,
         "name": snapshot.name,
         "created_at": time(snapshot.created_at),
         "regions": [snapshot.region],
-        "resource_id": snapshot.volume,
-        "resource_type": "volume",
+        "resource_id": resource_id,
+        "resource_type": resource_type,
         "min_disk_size": snapshot.gigabytes,
         "size_gigabytes": snapshot.gigabytes,
         "tags": snapshot.tags,
@@ -106,7 +113,7 @@ pub(super) fn droplet(droplet: &Droplet, volumes: &[&str]) -> Value {
         "name": droplet.name,
         "memory": 1024,
         "vcpus": 1,
-        "disk": 25,
+        "disk": DROPLET_GIGABYTES,
         "locked": droplet.locked,
         "status": match droplet.status {
             DropletStatus::Active => "active",
@@ -137,7 +144,7 @@ pub(super) fn droplet(droplet: &Droplet, volumes: &[&str]) -> Value {
             "slug": "s-1vcpu-1gb",
             "memory": 1024,
             "vcpus": 1,
-            "disk": 25,
+            "disk": DROPLET_GIGABYTES,
             "transfer": 1.0,
             "price_monthly": 6.0,
             "price_hourly": 0.009,

@@ -1,9 +1,15 @@
 //! Snapshots: a volume's content at one moment. They outlive their volume.
+//!
+//! The API has the snapshots of droplets (backups of machines) in the same place. Nothing here makes
+//! one but by hand, so that it can be seen whether somebody takes one for a volume's.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{Cloud, Effect, Refusal};
+
+/// The disk of every droplet, as the API shows it.
+pub(crate) const DROPLET_GIGABYTES: u64 = 25;
 
 /// One snapshot.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -12,8 +18,8 @@ pub struct Snapshot {
     pub id: String,
     /// Its name, which others may have too.
     pub name: String,
-    /// The id of the volume that it was made of, which may be gone.
-    pub volume: String,
+    /// What it was made of, which may be gone.
+    pub of: SnapshotSource,
     /// Its region's slug.
     pub region: String,
     /// The volume's size when it was made, in GiB.
@@ -24,6 +30,16 @@ pub struct Snapshot {
     pub created_at: Timestamp,
 }
 
+/// What a snapshot was made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SnapshotSource {
+    /// The volume with this id.
+    Volume(String),
+    /// The droplet with this number.
+    Droplet(u64),
+}
+
 /// A request for a new snapshot, as far as it could be read.
 #[derive(Clone, Debug, Default)]
 pub struct SnapshotRequest {
@@ -31,6 +47,17 @@ pub struct SnapshotRequest {
     pub name: Option<String>,
     /// The tags.
     pub tags: Option<Vec<String>>,
+}
+
+impl Snapshot {
+    /// The id of the volume that it was made of; none for a droplet's.
+    #[must_use]
+    pub fn volume(&self) -> Option<&str> {
+        match &self.of {
+            SnapshotSource::Volume(id) => Some(id),
+            SnapshotSource::Droplet(_) => None,
+        }
+    }
 }
 
 impl Cloud {
@@ -52,6 +79,13 @@ impl Cloud {
         found.ok_or_else(|| Refusal::NotFound(format!("snapshot {id:?} does not exist")))
     }
 
+    /// The snapshot with this id, if it is one of a volume.
+    pub fn volume_snapshot(&self, id: &str) -> Result<&Snapshot, Refusal> {
+        let snapshot = self.snapshot(id)?;
+        let absent = || Refusal::NotFound(format!("snapshot {id:?} is not one of a volume"));
+        snapshot.volume().map(|_| snapshot).ok_or_else(absent)
+    }
+
     /// Makes a snapshot of a volume, attached or not.
     pub fn create_snapshot(
         &mut self,
@@ -60,15 +94,13 @@ impl Cloud {
         now: Timestamp,
     ) -> Result<(Snapshot, Effect), Refusal> {
         let source = self.volume(volume)?;
-        let Some(name) = request.name.filter(|name| !name.trim().is_empty()) else {
-            return Err(Refusal::Unprocessable("a snapshot needs a name".to_owned()));
-        };
+        let name = named(request.name)?;
         self.check_snapshot_pause(source.last_snapshot_at, now)?;
         let (region, gigabytes) = (source.region.clone(), source.gigabytes);
         let snapshot = Snapshot {
             id: self.records.identifiers.take(),
             name,
-            volume: volume.to_owned(),
+            of: SnapshotSource::Volume(volume.to_owned()),
             region,
             gigabytes,
             tags: request.tags.unwrap_or_default(),
@@ -84,7 +116,29 @@ impl Cloud {
         Ok((snapshot, effect))
     }
 
-    /// Deletes a snapshot. Volumes that were made of it stay.
+    /// Makes a snapshot of a droplet, which has no content here.
+    pub fn create_droplet_snapshot(
+        &mut self,
+        droplet: u64,
+        request: SnapshotRequest,
+        now: Timestamp,
+    ) -> Result<Snapshot, Refusal> {
+        let region = self.droplet(droplet)?.region;
+        let snapshot = Snapshot {
+            name: named(request.name)?,
+            id: self.records.identifiers.take(),
+            of: SnapshotSource::Droplet(droplet),
+            region,
+            gigabytes: DROPLET_GIGABYTES,
+            tags: request.tags.unwrap_or_default(),
+            created_at: now,
+        };
+        self.records.snapshots.push(snapshot.clone());
+        self.revision += 1;
+        Ok(snapshot)
+    }
+
+    /// Deletes a snapshot, of whatever it is. Volumes that were made of it stay.
     pub fn delete_snapshot(&mut self, id: &str) -> Result<Effect, Refusal> {
         self.snapshot(id)?;
         self.records.snapshots.retain(|snapshot| snapshot.id != id);
@@ -102,7 +156,7 @@ impl Cloud {
     }
 
     pub(super) fn snapshot_in_region(&self, id: &str, region: &str) -> Result<&Snapshot, Refusal> {
-        let snapshot = self.snapshot(id)?;
+        let snapshot = self.volume_snapshot(id)?;
         if snapshot.region == region {
             return Ok(snapshot);
         }
@@ -125,4 +179,9 @@ impl Cloud {
             _ => Ok(()),
         }
     }
+}
+
+fn named(name: Option<String>) -> Result<String, Refusal> {
+    let missing = || Refusal::Unprocessable("a snapshot needs a name".to_owned());
+    name.filter(|name| !name.trim().is_empty()).ok_or_else(missing)
 }

@@ -271,6 +271,39 @@ fn a_snapshot_keeps_its_size_and_outlives_its_volume() {
 }
 
 #[test]
+fn a_snapshot_of_a_droplet_is_among_the_others_and_never_a_volumes() {
+    let mut cloud = cloud(Settings::default());
+    let volume = cloud.volume("one");
+    cloud.succeed("POST", &format!("/v2/volumes/{volume}/snapshots"), r#"{"name":"s"}"#);
+    let path = "/sim/v1/droplets/101/snapshots";
+    let made = cloud.succeed("POST", path, r#"{"name":"backup","tags":["ghost"]}"#);
+    let made = &made["snapshot"];
+    assert_eq!((&made["resource_type"], &made["resource_id"]), (&json!("droplet"), &json!("101")));
+    assert_eq!(cloud.refused("POST", "/sim/v1/droplets/9/snapshots", r#"{"name":"b"}"#).0, 404);
+    assert_eq!(cloud.refused("POST", path, "{}").0, 422);
+    let of_volume = format!("/v2/volumes/{volume}/snapshots");
+    for (list, total) in [
+        ("/v2/snapshots", 2),
+        ("/v2/snapshots?resource_type=volume", 1),
+        ("/v2/snapshots?resource_type=droplet", 1),
+        (of_volume.as_str(), 1),
+    ] {
+        assert_eq!(cloud.succeed("GET", list, "")["meta"]["total"], total, "{list}");
+    }
+    let id = made["id"].as_str().unwrap();
+    let body = json!({ "name": "copy", "region": "ams1", "size_gigabytes": 1, "snapshot_id": id });
+    assert_eq!(cloud.refused("POST", "/v2/volumes", &body.to_string()).0, 404);
+    // By id it is found, and deleted, where snapshots of everything are; there only.
+    for method in ["GET", "DELETE"] {
+        let path = format!("/v2/volumes/snapshots/{id}");
+        assert_eq!(cloud.refused(method, &path, "").0, 404, "{method}");
+    }
+    assert_eq!(&cloud.succeed("GET", &format!("/v2/snapshots/{id}"), "")["snapshot"], made);
+    cloud.succeed("DELETE", &format!("/v2/snapshots/{id}"), "");
+    assert_eq!(cloud.succeed("GET", "/v2/snapshots", "")["meta"]["total"], 1);
+}
+
+#[test]
 fn snapshots_of_a_volume_pause_if_the_cloud_is_like_that() {
     let pause = Duration::from_secs(600);
     let mut cloud = cloud(Settings { snapshot_pause: pause, ..Settings::default() });

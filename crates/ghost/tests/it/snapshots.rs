@@ -16,6 +16,7 @@ pub(crate) const DELETE: &str = "DELETE /v2/snapshots/{snapshot_id}";
 const FIND: &str = "GET /v2/volumes";
 pub(crate) const CREATE: &str = "POST /v2/volumes";
 pub(crate) const ACTION: &str = "POST /v2/volumes/{volume_id}/actions";
+const ONE: &str = "GET /v2/snapshots/{snapshot_id}";
 const LOOK: &str = "GET /v2/volumes/{volume_id}";
 
 /// A world without devices, and a volume in it.
@@ -102,10 +103,9 @@ async fn snapshots_and_what_is_made_of_them_stay_within_their_calls() {
     assert_eq!(requests, [LIST]);
 
     let restore = || of_snapshot(&snapshot.snapshot_id);
-    let one = "GET /v2/snapshots/{snapshot_id}";
     let table = [
-        ("pvc-same", 1, vec![FIND, one, CREATE]),
-        ("pvc-larger", 2, vec![FIND, one, CREATE, ACTION, LOOK]),
+        ("pvc-same", 1, vec![FIND, ONE, CREATE]),
+        ("pvc-larger", 2, vec![FIND, ONE, CREATE, ACTION, LOOK]),
         ("pvc-larger", 2, vec![FIND]),
     ];
     for (name, gib, expected) in table {
@@ -116,7 +116,7 @@ async fn snapshots_and_what_is_made_of_them_stay_within_their_calls() {
     }
     let clone = || of_volume(&source.id);
     let table = [
-        ("pvc-clone", vec![FIND, LOOK, OF_VOLUME, MAKE, CREATE, DELETE]),
+        ("pvc-clone", vec![FIND, LOOK, OF_VOLUME, MAKE, CREATE, ONE, DELETE]),
         // Nothing shows that the snapshot is gone but a look.
         ("pvc-clone", vec![FIND, OF_VOLUME]),
     ];
@@ -126,10 +126,38 @@ async fn snapshots_and_what_is_made_of_them_stay_within_their_calls() {
         made.unwrap();
         assert_eq!(requests, expected, "{name}");
     }
-    let delete = controller.delete_snapshot(&snapshot.snapshot_id);
-    let (requests, deleted) = world.requests_during(delete).await;
-    deleted.unwrap();
-    assert_eq!(requests, [DELETE]);
+    // Before a snapshot is deleted it is read, since the id may be that of a machine's.
+    for expected in [&[ONE, DELETE][..], &[ONE]] {
+        let delete = controller.delete_snapshot(&snapshot.snapshot_id);
+        let (requests, deleted) = world.requests_during(delete).await;
+        deleted.unwrap();
+        assert_eq!(requests, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_snapshot_of_a_machine_is_as_if_absent_and_is_never_deleted() {
+    let (world, mut controller, source) = spoken_of(&[]).await;
+    let own = controller.snapshot("snapshot-1", &source).await.unwrap();
+    let id = world.machine_snapshot("backup", &["ghost"]).await;
+    assert_eq!(snapshots(&world).await, 2);
+    let get = pb::GetSnapshotRequest { snapshot_id: id.clone(), ..Default::default() };
+    let status = controller.0.get_snapshot(get).await.unwrap_err();
+    assert_eq!(status.code(), Code::NotFound, "{status}");
+    for (snapshot_id, wanted) in [("", vec![own.snapshot_id.as_str()]), (&id, vec![])] {
+        let request =
+            pb::ListSnapshotsRequest { snapshot_id: snapshot_id.to_owned(), ..Default::default() };
+        let page = controller.0.list_snapshots(request).await.unwrap().into_inner();
+        let listed: Vec<String> =
+            page.entries.into_iter().map(|entry| entry.snapshot.unwrap().snapshot_id).collect();
+        assert_eq!(listed, wanted);
+    }
+    let restored = controller.create_of("pvc-made", 1, mounted("ext4"), of_snapshot(&id)).await;
+    assert_eq!(restored.unwrap_err().code(), Code::NotFound);
+    let (requests, deleted) = world.requests_during(controller.delete_snapshot(&id)).await;
+    deleted.expect("as one that is gone already");
+    assert_eq!(requests, [ONE]);
+    assert_eq!(snapshots(&world).await, 2, "it is there yet");
 }
 
 #[tokio::test]

@@ -102,6 +102,14 @@ impl World {
         self.control(reqwest::Method::PUT, "/sim/v1/faults", Some(rule)).await;
     }
 
+    /// Makes a snapshot of a machine, with these tags; its id.
+    pub(crate) async fn machine_snapshot(&self, name: &str, tags: &[&str]) -> String {
+        let body = json!({ "name": name, "tags": tags });
+        let path = "/sim/v1/droplets/101/snapshots";
+        let made = self.control(reqwest::Method::POST, path, Some(body)).await;
+        made["snapshot"]["id"].as_str().unwrap().to_owned()
+    }
+
     /// What the API itself answers to a read with the world's first token, lag included.
     pub(crate) async fn read_from_cloud(&self, path: &str) -> Value {
         let url = format!("{}{path}", self.parts.url());

@@ -38,6 +38,9 @@ pub(crate) const LOOK_ALIKES: [(&str, &str); 16] = [
     ("prod2-snapshot-orphan", "not made by this cluster"),
 ];
 
+/// A machine's snapshot with everything that an orphan has; whatever is asked for, it is not seen.
+pub(crate) const MACHINE_SNAPSHOT: &str = "prod-snapshot-of-machine";
+
 /// An account with orphans and look-alikes, and the cluster that uses it.
 pub(crate) struct Account {
     pub(crate) world: World,
@@ -73,6 +76,7 @@ impl Account {
             snapshots.push(driver.snapshot(name, &used).await.unwrap().snapshot_id);
         }
         interrupt_clone(&world, &mut driver, &used).await;
+        world.machine_snapshot(MACHINE_SNAPSHOT, &own).await;
         world.attach(&world.id("volume", "prod-pvc-attached").await).await;
         world.age_all().await;
         // After the others have aged.

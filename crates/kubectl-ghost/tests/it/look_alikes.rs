@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, json};
 
-use crate::account::{Account, LOOK_ALIKES};
+use crate::account::{Account, LOOK_ALIKES, MACHINE_SNAPSHOT};
 
 #[tokio::test]
 async fn exactly_the_orphans_are_deleted_by_what_the_cluster_names() {
@@ -21,7 +21,7 @@ async fn exactly_the_orphans_are_deleted_by_what_a_file_names() {
 async fn deletes_exactly_the_orphans(account: &Account, source: &[&str]) {
     let Account { world, .. } = account;
     let before = world.there().await;
-    assert_eq!(before.len(), LOOK_ALIKES.len() + 4, "{before:?}");
+    assert_eq!(before.len(), LOOK_ALIKES.len() + 5, "{before:?}");
     let orphans = account.orphans().await;
 
     let listed = world.orphans(&[source, &["-o", "name"]].concat(), "");
@@ -61,8 +61,11 @@ async fn each_look_alike_is_refused_when_it_is_asked_for_by_name_or_id() {
             assert!(!run.stderr.contains("[y/N]"), "nothing is asked: {run:?}");
         }
     }
-    let run = world.orphans(&account.in_cluster(&["--delete", "prod-pvc-absent"]), "y\n");
-    run.told(1, "there is no volume or snapshot \"prod-pvc-absent\"");
+    let of_machine = world.id("snapshot", MACHINE_SNAPSHOT).await;
+    for absent in ["prod-pvc-absent", MACHINE_SNAPSHOT, &of_machine] {
+        let run = world.orphans(&account.in_cluster(&["--delete", absent]), "y\n");
+        run.told(1, &format!("there is no volume or snapshot {absent:?}"));
+    }
     assert_eq!(world.there().await, before);
     assert_eq!(world.deletions().await, 0);
 

@@ -79,6 +79,12 @@ impl World {
         made["volume"]["id"].as_str().unwrap().to_owned()
     }
 
+    /// Makes a snapshot of a machine by hand.
+    pub(crate) async fn machine_snapshot(&self, name: &str, tags: &[&str]) {
+        let body = json!({ "name": name, "tags": tags });
+        self.ask(Method::POST, "/sim/v1/droplets/101/snapshots", body).await;
+    }
+
     /// Attaches a volume by its id.
     pub(crate) async fn attach(&self, id: &str) {
         let body = json!({ "type": "attach", "droplet_id": 101 });

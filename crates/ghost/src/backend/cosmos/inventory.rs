@@ -87,7 +87,7 @@ impl<E: Exchange> Cosmos<E> {
         volumes.chain(snapshots).collect()
     }
 
-    /// The item as it is now; `None` when there is none any more.
+    /// The item as it is now; `None` when there is none any more. The snapshot of a machine is none.
     ///
     /// # Errors
     /// When it could not be read.
@@ -211,7 +211,8 @@ mod tests {
         ]);
         let clone = json!(["ghost", "ghost:cluster:prod", "ghost:clone:0123456789abcdef0123"]);
         let snapshots = json!([
-            { "id": "s-1", "name": "prod-clone-of-v-1", "resource_id": "v-1", "min_disk_size": 10,
+            { "id": "s-1", "name": "prod-clone-of-v-1", "resource_id": "v-1",
+              "resource_type": "volume", "min_disk_size": 10,
               "tags": clone, "created_at": "soon" },
         ]);
         let account = account(move |path: &str| lists(path, &volumes, &snapshots));
@@ -257,5 +258,38 @@ mod tests {
         });
         let error = account.inventory(&cluster()).await.expect_err("only half of it");
         assert_eq!(error.kind(), ErrorKind::Refused);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_snapshot_of_a_machine_is_never_listed_got_or_deleted_whatever_it_looks_like() {
+        let snapshot = |id: &str, of: &str| {
+            json!({ "id": id, "name": "prod-snapshot", "resource_type": of, "resource_id": "v-1",
+                "min_disk_size": 1, "regions": ["ams1"], "created_at": "2026-01-01T00:00:00Z",
+                "tags": ["ghost", "ghost:cluster:prod"] })
+        };
+        let all =
+            json!([snapshot("s-1", "volume"), snapshot("s-2", "droplet"), snapshot("s-3", "?")]);
+        let by_id = all.clone();
+        let account = account(move |path: &str| match path.strip_prefix("/v2/snapshots/s-") {
+            Some(number) => {
+                let one = by_id.get(number.parse::<usize>().expect("a number") - 1);
+                response(200, Some(NOW), json!({ "snapshot": one }).to_string())
+            }
+            // As a cloud does that does not know the filter.
+            None => lists(path, &json!([]), &all),
+        });
+        let id = |text: &str| SnapshotId::new(text).expect("an id");
+        let items = account.inventory(&cluster()).await.expect("two whole lists");
+        let ids: Vec<ItemId> = items.into_iter().map(|item| item.id).collect();
+        assert_eq!(ids, [ItemId::Snapshot(id("s-1"))]);
+        assert_eq!(account.read_all(None).await.expect("a whole list").len(), 1);
+        for of_machine in ["s-2", "s-3"] {
+            let item = ItemId::Snapshot(id(of_machine));
+            assert_eq!(account.item(&cluster(), &item).await.expect("read"), None);
+            assert_eq!(Snapshots::get(&account, &id(of_machine)).await.expect("read"), None);
+            let error = account.delete_item(&item).await.expect_err("there is none");
+            assert_eq!(error.kind(), ErrorKind::NotFound);
+        }
+        account.delete_item(&ItemId::Snapshot(id("s-1"))).await.expect("this one is a volume's");
     }
 }

@@ -3,6 +3,9 @@
 //! Two snapshots may have the same name there, and a list may lag behind. So whoever makes one looks
 //! first, in lists that show all that this process did and, soon after its start, all that the one
 //! before it did; and when the answer to the creation is lost, looks again until it shows.
+//!
+//! The API keeps the snapshots of machines in the same place, and deletes them by the same route.
+//! Here there are none of those: what is of no volume is neither got, listed nor deleted.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -100,6 +103,11 @@ impl<E: Exchange> Snapshots for Cosmos<E> {
     async fn delete(&self, id: &SnapshotId) -> Result<()> {
         let absent = || Error::not_found(format!("there is no snapshot {id} at the cloud"));
         let path = path(id).ok_or_else(absent)?;
+        // The id does not tell what it is of, and the route would delete a machine's backup as well.
+        // That never changes, so nothing can come between this look and the deletion.
+        if self.read_snapshot(id).await?.is_none() {
+            return Err(absent());
+        }
         match self.client.call(Call::delete(ROUTE, path)).await {
             Ok(_) => {
                 self.fresh.deleted(id.as_str());
@@ -118,21 +126,24 @@ impl<E: Exchange> Snapshots for Cosmos<E> {
 const ROUTE: &str = "/v2/snapshots/{id}";
 
 impl<E: Exchange> Cosmos<E> {
-    /// The snapshot of this id, if there is one.
+    /// The snapshot of this id, if there is one of a volume.
     pub(super) async fn read_snapshot(&self, id: &SnapshotId) -> Result<Option<wire::Snapshot>> {
         let Some(path) = path(id) else { return Ok(None) };
         match self.client.json::<wire::SnapshotBody>(Call::get(ROUTE, path)).await {
-            Ok(body) => Ok(Some(body.snapshot)),
+            Ok(body) => Ok(Some(body.snapshot).filter(is_of_volume)),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Every snapshot, or those of one volume.
+    /// Every snapshot of a volume, or those of this one.
     pub(super) async fn read_all(&self, source: Option<&VolumeId>) -> Result<Vec<wire::Snapshot>> {
         self.fresh.settled().await;
         let mut all = self.fresh.applied_to(self.list_all(source).await?);
-        all.retain(|one| source.is_none_or(|source| one.resource_id == source.as_str()));
+        // A filter that is not understood answers everything.
+        all.retain(|one| {
+            is_of_volume(one) && source.is_none_or(|source| one.resource_id == source.as_str())
+        });
         Ok(all)
     }
 
@@ -199,6 +210,10 @@ impl<E: Exchange> Cosmos<E> {
 fn path(id: &SnapshotId) -> Option<String> {
     let sendable = !matches!(id.as_str(), "." | "..");
     sendable.then(|| format!("/v2/snapshots/{}", encoded(id.as_str())))
+}
+
+fn is_of_volume(snapshot: &wire::Snapshot) -> bool {
+    snapshot.resource_type == wire::ResourceType::Volume
 }
 
 fn tags(snapshot: &wire::Snapshot) -> impl Iterator<Item = &str> {

@@ -29,6 +29,8 @@ impl Volume {
 pub(super) struct Snapshot {
     pub(super) id: String,
     pub(super) name: String,
+    /// What it is of: where snapshots are got, listed and deleted are those of machines too.
+    pub(super) resource_type: ResourceType,
     /// The volume's id.
     pub(super) resource_id: String,
     #[serde(default)]
@@ -37,6 +39,15 @@ pub(super) struct Snapshot {
     pub(super) min_disk_size: u64,
     pub(super) created_at: Option<String>,
     pub(super) tags: Option<Vec<String>>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ResourceType {
+    Volume,
+    /// A droplet, or whatever a later API may add.
+    #[serde(other)]
+    Other,
 }
 
 #[derive(Clone, Debug, Deserialize)]
