@@ -89,6 +89,9 @@ struct Serve {
     /// How long a volume refuses its next snapshot after one was made.
     #[arg(long, default_value = "0s", value_parser = duration)]
     snapshot_pause: Duration,
+    /// How long after it was made a snapshot cannot be restored yet, and tells no size.
+    #[arg(long, default_value = "0s", value_parser = duration)]
+    snapshot_ready_after: Duration,
     /// Attached volumes tell the slot that they are in, as before Xen hosts: xvdf and so on.
     #[arg(long)]
     device_slots: bool,
@@ -179,6 +182,7 @@ async fn serve(arguments: Serve) -> Result<()> {
         one_event_per_droplet: arguments.one_event_per_droplet,
         read_lag: arguments.read_lag,
         snapshot_pause: arguments.snapshot_pause,
+        snapshot_ready_after: arguments.snapshot_ready_after,
         device_slots: arguments.device_slots,
     };
     let seed = arguments.seed.unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0);

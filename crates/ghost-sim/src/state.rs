@@ -51,6 +51,8 @@ pub struct Settings {
     pub read_lag: Duration,
     /// How long a volume refuses its next snapshot after one was made.
     pub snapshot_pause: Duration,
+    /// How long after it was made a snapshot cannot be restored yet.
+    pub snapshot_ready_after: Duration,
     /// Whether attached volumes tell their slot, as an API before Xen hosts does (`xvdf`).
     pub device_slots: bool,
 }
@@ -68,6 +70,7 @@ impl Default for Settings {
             one_event_per_droplet: false,
             read_lag: Duration::ZERO,
             snapshot_pause: Duration::ZERO,
+            snapshot_ready_after: Duration::ZERO,
             device_slots: false,
         }
     }

@@ -48,7 +48,7 @@ impl Api {
                 self.log = RequestLog::default();
                 Ok(Answer::no_content())
             }
-            Control::State => Ok(Answer::ok(self.show_state())),
+            Control::State => Ok(Answer::ok(self.show_state(call.now))),
             Control::GetFaults => Ok(Answer::ok(json!(self.faults))),
             Control::PutFaults => {
                 self.faults = Faults::parse(call.request.body(), &route::templates())
@@ -81,19 +81,20 @@ impl Api {
                 let request = call.body::<CreateSnapshot>()?.into();
                 let droplet = call.number(0, "droplet")?;
                 let made = self.cloud.create_droplet_snapshot(droplet, request, call.now)?;
-                let body = json!({ "snapshot": wire::snapshot(&made) });
+                let body = json!({ "snapshot": self.show_snapshot(&made, call.now) });
                 Ok(Answer::json(StatusCode::CREATED, body))
             }
         }
     }
 
     /// Everything as it is, without the lag of reads.
-    fn show_state(&self) -> Value {
+    fn show_state(&self, now: Timestamp) -> Value {
         let volumes = self.cloud.all_volumes();
         let on = |droplet| {
             let there = volumes.iter().filter(move |volume| volume.attached() == Some(droplet));
             there.map(|volume| volume.id.as_str()).collect::<Vec<_>>()
         };
+        let snapshots = self.cloud.all_snapshots().iter();
         let droplets = self.cloud.droplets();
         let droplets = droplets.iter().map(|droplet| wire::droplet(droplet, &on(droplet.id)));
         let actions = self.cloud.all_actions().iter().map(|action| {
@@ -105,7 +106,7 @@ impl Api {
         json!({
             "droplets": droplets.collect::<Vec<_>>(),
             "volumes": volumes.iter().map(|v| wire::volume(v, v.attached())).collect::<Vec<_>>(),
-            "snapshots": self.cloud.all_snapshots().iter().map(wire::snapshot).collect::<Vec<_>>(),
+            "snapshots": snapshots.map(|one| self.show_snapshot(one, now)).collect::<Vec<_>>(),
             "actions": actions.collect::<Vec<_>>(),
         })
     }

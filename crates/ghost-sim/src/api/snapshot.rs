@@ -1,8 +1,9 @@
 //! The snapshot routes: those of volumes know a volume's snapshots only, the others know all.
 
 use hyper::StatusCode;
+use jiff::Timestamp;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::page::{Page, query_value};
 use super::{Answer, Api, Call, Result, wire};
@@ -22,6 +23,10 @@ impl From<CreateSnapshot> for SnapshotRequest {
 }
 
 impl Api {
+    pub(super) fn show_snapshot(&self, snapshot: &Snapshot, now: Timestamp) -> Value {
+        wire::snapshot(snapshot, self.cloud.restorable_gigabytes(snapshot, now))
+    }
+
     pub(super) fn list_snapshots(&self, call: &Call<'_>) -> Result<Answer> {
         let page = Page::parse(call.uri())?;
         let volumes_wanted = match query_value(call.uri(), "resource_type").as_deref() {
@@ -41,7 +46,7 @@ impl Api {
         Ok(Answer::ok(page.of(
             "snapshots",
             snapshots,
-            wire::snapshot,
+            |snapshot| self.show_snapshot(snapshot, call.now),
             &self.base(call),
             call.uri(),
         )))
@@ -55,7 +60,7 @@ impl Api {
         Ok(Answer::ok(page.of(
             "snapshots",
             snapshots,
-            wire::snapshot,
+            |snapshot| self.show_snapshot(snapshot, call.now),
             &self.base(call),
             call.uri(),
         )))
@@ -70,17 +75,20 @@ impl Api {
         let (snapshot, effect) =
             self.cloud.create_snapshot(call.variable(0), body.into(), call.now)?;
         effects.push(effect);
-        Ok(Answer::json(StatusCode::CREATED, json!({ "snapshot": wire::snapshot(&snapshot) })))
+        Ok(Answer::json(
+            StatusCode::CREATED,
+            json!({ "snapshot": self.show_snapshot(&snapshot, call.now) }),
+        ))
     }
 
     pub(super) fn get_snapshot(&self, call: &Call<'_>) -> Result<Answer> {
         let snapshot = self.cloud.snapshot(call.variable(0))?;
-        Ok(Answer::ok(json!({ "snapshot": wire::snapshot(snapshot) })))
+        Ok(Answer::ok(json!({ "snapshot": self.show_snapshot(snapshot, call.now) })))
     }
 
     pub(super) fn get_volume_snapshot(&self, call: &Call<'_>) -> Result<Answer> {
         let snapshot = self.cloud.volume_snapshot(call.variable(0))?;
-        Ok(Answer::ok(json!({ "snapshot": wire::snapshot(snapshot) })))
+        Ok(Answer::ok(json!({ "snapshot": self.show_snapshot(snapshot, call.now) })))
     }
 
     pub(super) fn delete_snapshot(

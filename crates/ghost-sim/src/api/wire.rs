@@ -65,7 +65,8 @@ pub(super) fn volume(volume: &state::Volume, droplet: Option<u64>) -> Volume<'_>
     }
 }
 
-pub(super) fn snapshot(snapshot: &Snapshot) -> Value {
+/// A snapshot of which volumes of that size can be made.
+pub(super) fn snapshot(snapshot: &Snapshot, gigabytes: u64) -> Value {
     let (resource_type, resource_id) = match &snapshot.of {
         SnapshotSource::Volume(id) => ("volume", id.clone()),
         SnapshotSource::Droplet(number) => ("droplet", number.to_string()),
@@ -77,8 +78,8 @@ pub(super) fn snapshot(snapshot: &Snapshot) -> Value {
         "regions": [snapshot.region],
         "resource_id": resource_id,
         "resource_type": resource_type,
-        "min_disk_size": snapshot.gigabytes,
-        "size_gigabytes": snapshot.gigabytes,
+        "min_disk_size": gigabytes,
+        "size_gigabytes": gigabytes,
         "tags": snapshot.tags,
     })
 }

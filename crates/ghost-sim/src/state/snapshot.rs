@@ -155,15 +155,32 @@ impl Cloud {
         Ok(())
     }
 
-    pub(super) fn snapshot_in_region(&self, id: &str, region: &str) -> Result<&Snapshot, Refusal> {
+    /// The size of a volume that is made of the snapshot, in GiB; zero while none can be made yet.
+    #[must_use]
+    pub fn restorable_gigabytes(&self, snapshot: &Snapshot, now: Timestamp) -> u64 {
+        let ready_after = SignedDuration::try_from(self.settings.snapshot_ready_after);
+        let ready_after = ready_after.unwrap_or(SignedDuration::MAX);
+        let is_ready = now.duration_since(snapshot.created_at) >= ready_after;
+        if is_ready { snapshot.gigabytes } else { 0 }
+    }
+
+    pub(super) fn restorable_snapshot(
+        &self,
+        id: &str,
+        region: &str,
+        now: Timestamp,
+    ) -> Result<&Snapshot, Refusal> {
         let snapshot = self.volume_snapshot(id)?;
-        if snapshot.region == region {
-            return Ok(snapshot);
+        if snapshot.region != region {
+            return Err(Refusal::Unprocessable(format!(
+                "snapshot {id} is in region {}, the volume was asked for in {region}",
+                snapshot.region
+            )));
         }
-        Err(Refusal::Unprocessable(format!(
-            "snapshot {id} is in region {}, the volume was asked for in {region}",
-            snapshot.region
-        )))
+        if self.restorable_gigabytes(snapshot, now) == 0 {
+            return Err(Refusal::Unprocessable(format!("snapshot {id} is not ready yet")));
+        }
+        Ok(snapshot)
     }
 
     fn check_snapshot_pause(&self, last: Option<Timestamp>, now: Timestamp) -> Result<(), Refusal> {

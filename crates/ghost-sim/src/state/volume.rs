@@ -102,7 +102,7 @@ impl Cloud {
         }
         let source = request.snapshot_id.filter(|id| !id.is_empty());
         let gigabytes = match &source {
-            Some(id) => self.snapshot_in_region(id, &region)?.gigabytes,
+            Some(id) => self.restorable_snapshot(id, &region, now)?.gigabytes,
             None => rule::gigabytes(request.size_gigabytes)?,
         };
         if self.named(&name, &region).is_some() {

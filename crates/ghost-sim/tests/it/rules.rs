@@ -322,6 +322,26 @@ fn snapshots_of_a_volume_pause_if_the_cloud_is_like_that() {
 }
 
 #[test]
+fn a_snapshot_is_not_ready_at_once_if_the_cloud_is_like_that() {
+    let snapshot_ready_after = Duration::from_secs(60);
+    let mut cloud = cloud(Settings { snapshot_ready_after, ..Settings::default() });
+    let path = format!("/v2/volumes/{}/snapshots", cloud.volume("one"));
+    let made = cloud.succeed("POST", &path, r#"{"name":"s"}"#)["snapshot"].take();
+    assert_eq!(made["min_disk_size"], 0);
+    let (id, one) = (made["id"].clone(), format!("/v2/snapshots/{}", made["id"].as_str().unwrap()));
+    let copy = json!({ "name": "copy", "region": "ams1", "size_gigabytes": 1, "snapshot_id": id })
+        .to_string();
+    cloud.step(Duration::from_secs(59));
+    assert_eq!(cloud.refused("POST", "/v2/volumes", &copy).0, 422);
+    for (wait, size) in [(0, 0), (1, 1)] {
+        cloud.step(Duration::from_secs(wait));
+        assert_eq!(cloud.succeed("GET", &one, "")["snapshot"]["min_disk_size"], size);
+        assert_eq!(cloud.succeed("GET", &path, "")["snapshots"][0]["min_disk_size"], size);
+    }
+    cloud.succeed("POST", "/v2/volumes", &copy);
+}
+
+#[test]
 fn reads_lag_but_names_are_settled_at_once() {
     let lag = Duration::from_secs(3);
     let mut cloud = cloud(Settings { read_lag: lag, ..Settings::default() });

@@ -31,5 +31,6 @@ mod secrets;
 mod size_cases;
 mod snapshots;
 mod snapshots_cut_off;
+mod snapshots_ready;
 mod world;
 mod xen;

@@ -75,6 +75,7 @@ impl Cloud {
             one_event_per_droplet: schedule.one_event_per_droplet,
             read_lag: schedule.read_lag,
             snapshot_pause: schedule.snapshot_pause,
+            snapshot_ready_after: schedule.snapshot_ready_after,
             ..Settings::default()
         };
         let limits = Limits { per_hour: 5000, per_minute: Some(schedule.per_minute) };

@@ -34,6 +34,7 @@ pub(crate) struct Schedule {
     pub(crate) one_event_per_droplet: bool,
     pub(crate) read_lag: Duration,
     pub(crate) snapshot_pause: Duration,
+    pub(crate) snapshot_ready_after: Duration,
     /// How many of the requests meet a fault while faults are on.
     pub(crate) fault_rate: f64,
     /// How long faults are on.
@@ -61,6 +62,7 @@ impl Schedule {
             fault_rate: *random.choice(&[0.0, 0.05, 0.2, 0.4]).expect("not empty"),
             faults_for: Duration::from_secs(random.u64(20..300)),
             life: Duration::from_secs(random.u64(5..200)),
+            snapshot_ready_after: one_of(&mut random, &[0, 0, 5_000]),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Nothing here is needed after a restart: a new process waits until lists show all that the one
 //! before it did.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
@@ -41,8 +41,12 @@ impl Fresh {
     pub(super) fn applied_to(&self, listed: Vec<Snapshot>) -> Vec<Snapshot> {
         let mut changes = self.lock();
         changes.retain(|_, (when, _)| when.elapsed() <= SETTLE);
-        let unchanged = listed.into_iter().filter(|one| !changes.contains_key(&one.id));
-        unchanged.chain(changes.values().filter_map(|(_, made)| made.clone())).collect()
+        let shown: BTreeSet<String> = listed.iter().map(|one| one.id.clone()).collect();
+        let is_deleted = |id: &str| matches!(changes.get(id), Some((_, None)));
+        let there = listed.into_iter().filter(|one| !is_deleted(&one.id));
+        // What the list shows is newer than the answer to its creation: it may be ready by now.
+        let made = changes.values().filter_map(|(_, made)| made.clone());
+        there.chain(made.filter(|made| !shown.contains(&made.id))).collect()
     }
 
     fn changed(&self, id: &str, made: Option<Snapshot>) {

@@ -23,7 +23,7 @@ use super::{Cosmos, SETTLE, is_sendable, name, no_volume, ownership, wire};
 use crate::backend::Snapshots;
 use crate::error::{Error, ErrorKind, Result};
 use crate::volume::{
-    CloneKey, Purpose, Region, Snapshot, SnapshotId, SnapshotName, SnapshotSpec, VolumeId,
+    Bytes, CloneKey, Purpose, Region, Snapshot, SnapshotId, SnapshotName, SnapshotSpec, VolumeId,
 };
 
 /// Before the keys of the clones that a snapshot is there for.
@@ -241,12 +241,13 @@ pub(super) fn domain(snapshot: &wire::Snapshot) -> Result<Snapshot> {
             .map_err(|error| unexpected(error).context(odd("no usable region")))?,
         source: VolumeId::new(snapshot.resource_id.clone())
             .map_err(|error| unexpected(error).context(odd("no usable volume")))?,
-        size: wire::size(snapshot.min_disk_size).ok_or_else(|| {
-            Error::unavailable(odd(&format!(
-                "a size that none has: {} GiB",
-                snapshot.min_disk_size
-            )))
-        })?,
+        size: match snapshot.min_disk_size {
+            // The cloud is not done with it, and says later what it takes to restore it.
+            0 => Bytes::default(),
+            gib => wire::size(gib).ok_or_else(|| {
+                Error::unavailable(odd(&format!("a size that none has: {gib} GiB")))
+            })?,
+        },
         created: created.ok_or_else(|| Error::unavailable(odd("no usable time")))?,
         purpose: if clones.is_empty() { Purpose::Kept } else { Purpose::Clones(clones) },
         id: SnapshotId::new(snapshot.id.clone())

@@ -35,7 +35,8 @@ pub(super) struct Snapshot {
     pub(super) resource_id: String,
     #[serde(default)]
     pub(super) regions: Vec<String>,
-    /// The size of a volume that is made of it; `size_gigabytes` is what it takes up.
+    /// The size of a volume that is made of it, zero while none can be made; `size_gigabytes` is what
+    /// it takes up.
     pub(super) min_disk_size: u64,
     pub(super) created_at: Option<String>,
     pub(super) tags: Option<Vec<String>>,

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::CreateRequest;
-use super::content::{check, grow, make_of};
+use super::content::{check_ready, check_region, check_size, grow, make_of};
 use crate::backend::Snapshots;
 use crate::controller::Controller;
 use crate::controller::snapshot::power;
@@ -116,10 +116,13 @@ async fn make(
     let absent = || Error::not_found(format!("there is no volume {} to clone", ticket.id));
     let original = controller.backend.get(&ticket.id).await?.ok_or_else(absent)?;
     let source = format!("volume {}", ticket.id);
-    check(controller, request, &source, original.size, &original.region)?;
+    check_region(&request.requirement, &source, &original.region)?;
+    check_size(controller, request, &source, original.size)?;
     *used = ticket.snapshots(power(controller)?).await?;
-    let newest = used.iter().max_by_key(|snapshot| snapshot.created);
-    let snapshot = newest.ok_or_else(|| Error::bug("no snapshot was made"))?;
+    let best = used.iter().max_by_key(|snapshot| (snapshot.is_ready(), snapshot.created));
+    let snapshot = best.ok_or_else(|| Error::bug("no snapshot was made"))?;
+    // If it is not, it stays for the next try, which finds it by the clone's key.
+    check_ready(snapshot)?;
     match make_of(controller, request, snapshot).await {
         // Another process has deleted it: the next try makes one.
         Err(error) if error.kind() == ErrorKind::NotFound => {

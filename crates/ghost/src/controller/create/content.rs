@@ -25,7 +25,9 @@ pub(super) async fn restore(
             let absent = || Error::not_found(format!("there is no snapshot {id}"));
             let snapshot = power(controller)?.get(id).await?.ok_or_else(absent)?;
             let source = format!("snapshot {id}");
-            check(controller, request, &source, snapshot.size, &snapshot.region)?;
+            check_region(&request.requirement, &source, &snapshot.region)?;
+            check_ready(&snapshot)?;
+            check_size(controller, request, &source, snapshot.size)?;
             make_of(controller, request, &snapshot).await?
         }
     };
@@ -38,9 +40,6 @@ pub(super) async fn make_of(
     request: &CreateRequest,
     snapshot: &Snapshot,
 ) -> Result<Volume> {
-    if !snapshot.is_ready() {
-        return Err(Error::unavailable(format!("snapshot {} is not ready yet", snapshot.id)));
-    }
     let source = request.source.clone();
     let source = source.unwrap_or_else(|| ContentSource::Snapshot(snapshot.id.clone()));
     let mut spec = spec(request, snapshot.size, &snapshot.region);
@@ -48,15 +47,25 @@ pub(super) async fn make_of(
     make(controller, request, &spec).await
 }
 
-/// Refuses what a source of this size and region cannot become, before anything is made.
-pub(super) fn check(
+/// Refuses what is not ready for now: its size is not known, and no volume can be made of it.
+pub(super) fn check_ready(snapshot: &Snapshot) -> Result<()> {
+    if snapshot.is_ready() {
+        return Ok(());
+    }
+    Err(Error::unavailable(format!(
+        "snapshot {} of volume {} is not ready yet: the storage is still working on it; ask again in \
+         a moment",
+        snapshot.id, snapshot.source
+    )))
+}
+
+/// Refuses a size that a volume of this source cannot have, before anything is made.
+pub(super) fn check_size(
     controller: &Controller,
     request: &CreateRequest,
     source: &str,
     size: Bytes,
-    region: &Region,
 ) -> Result<()> {
-    check_region(&request.requirement, source, region)?;
     let wanted = choose(controller.backend.sizes(), request.size, source, size)?;
     if wanted > size && controller.backend.grow().is_none() {
         return Err(Error::out_of_range(format!(
@@ -66,7 +75,8 @@ pub(super) fn check(
     Ok(())
 }
 
-fn check_region(requirement: &Requirement, source: &str, region: &Region) -> Result<()> {
+/// Refuses a source that is in no region that will do.
+pub(super) fn check_region(requirement: &Requirement, source: &str, region: &Region) -> Result<()> {
     if requirement.allows(region) {
         return Ok(());
     }
