@@ -46,7 +46,7 @@ pub enum ErrorKind {
     Timeout,
     /// The machine or the cloud tried and said no.
     Failed,
-    /// An invariant of the driver is broken.
+    /// An invariant of the driver is broken, and it is not known how far the work came.
     Bug,
 }
 

@@ -5,7 +5,7 @@
 //! own, because the server drops the handler of a call whose caller hung up: the key must stay
 //! taken until the work is over, and a retry must see what it did. The work can tell whether
 //! anybody still waits for it ([`crate::caller`]). A panic ends that operation
-//! only, as a `Bug`. [`Operations::drain`] lets the running ones finish before the process ends.
+//! only, as a `Bug`, which leaves its outcome open. [`Operations::drain`] lets the running ones finish before the process ends.
 //!
 //! Keys are per process. Two processes of this driver may act at once; the storage's own rules and
 //! the kernel decide between them, and every operation reads the state again.
@@ -274,6 +274,24 @@ mod tests {
     impl Observer for Nobody {
         fn started(&self, _: &'static str) {}
         fn ended(&self, _: &'static str, _: &'static str, _: Duration) {}
+    }
+
+    #[tokio::test]
+    async fn b59_a_panic_ends_its_operation_as_a_bug_and_frees_the_key() {
+        let operations = Operations::new(Arc::new(Nobody));
+        let key = || Key::Name("pvc-1".to_owned());
+        let panics = operations.run("create", key(), None, (), |()| async {
+            // Not at its first step: the caller waits already.
+            tokio::task::yield_now().await;
+            if true {
+                panic!("told to");
+            }
+            Ok(1)
+        });
+        let error = panics.await.expect_err("it panicked");
+        assert_eq!(error.kind(), ErrorKind::Bug, "{}", error.chain());
+        let again = operations.run("create", key(), None, (), |()| async { Ok(2) });
+        assert_eq!(again.await.expect("the key is free"), 2);
     }
 
     #[tokio::test(start_paused = true)]

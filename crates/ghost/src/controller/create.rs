@@ -132,7 +132,7 @@ async fn make(
                 .into_kind(ErrorKind::Unavailable)
                 .context("the name is taken, but the volume that has it is not listed yet"),
             // Such a refusal may come before the name is looked at, and mends itself or is mended.
-            ErrorKind::Unauthenticated | ErrorKind::Refused | ErrorKind::Bug => {
+            ErrorKind::Unauthenticated | ErrorKind::Refused => {
                 error.into_kind(ErrorKind::Unavailable)
             }
             _ => error,

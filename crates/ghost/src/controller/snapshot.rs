@@ -55,9 +55,7 @@ pub async fn create_snapshot(
     };
     snapshots.create(&spec).await.map_err(|error| match error.kind() {
         // An earlier try may have made it, and does not show yet.
-        ErrorKind::Unauthenticated | ErrorKind::Refused | ErrorKind::Bug => {
-            error.into_kind(ErrorKind::Unavailable)
-        }
+        ErrorKind::Unauthenticated | ErrorKind::Refused => error.into_kind(ErrorKind::Unavailable),
         _ => error,
     })
 }

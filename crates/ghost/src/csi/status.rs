@@ -33,9 +33,10 @@ fn code(kind: ErrorKind) -> Code {
         ErrorKind::Refused => Code::PermissionDenied,
         ErrorKind::Unsupported => Code::Unimplemented,
         ErrorKind::Busy | ErrorKind::StaleToken => Code::Aborted,
-        ErrorKind::Unavailable => Code::Unavailable,
+        // Nobody knows how far the work came that a bug or a panic has ended.
+        ErrorKind::Unavailable | ErrorKind::Bug => Code::Unavailable,
         ErrorKind::Timeout => Code::DeadlineExceeded,
-        ErrorKind::Failed | ErrorKind::Bug => Code::Internal,
+        ErrorKind::Failed => Code::Internal,
     }
 }
 
@@ -86,7 +87,7 @@ mod tests {
             ("unavailable", Code::Unavailable),
             ("timeout", Code::DeadlineExceeded),
             ("failed", Code::Internal),
-            ("bug", Code::Internal),
+            ("bug", Code::Unavailable),
         ];
         assert_eq!(table, expected);
     }

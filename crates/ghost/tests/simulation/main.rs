@@ -20,6 +20,7 @@
 mod calm;
 mod claim;
 mod cloud;
+mod panics;
 mod quiet;
 mod schedule;
 mod storm;

@@ -99,7 +99,10 @@ pub(super) async fn clone(
     };
     // While the outcome is open, the next try needs the snapshot again.
     let is_open = made.as_ref().is_err_and(|error| {
-        matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Busy)
+        matches!(
+            error.kind(),
+            ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Busy | ErrorKind::Bug
+        )
     });
     if !is_open {
         ticket.tidy_up(snapshots, used).await?;
