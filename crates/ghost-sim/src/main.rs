@@ -80,6 +80,9 @@ struct Serve {
     /// How many volumes the account may have; no limit without this.
     #[arg(long, value_name = "N")]
     volume_limit: Option<u64>,
+    /// A full account says so (403) before it looks at the name of a new volume (409).
+    #[arg(long)]
+    limit_before_name: bool,
     /// A droplet refuses an attach or detach while another one runs on it.
     #[arg(long)]
     one_event_per_droplet: bool,
@@ -179,6 +182,7 @@ async fn serve(arguments: Serve) -> Result<()> {
         action_spread: arguments.action_spread,
         volumes_per_droplet: arguments.volumes_per_droplet,
         volume_limit: arguments.volume_limit,
+        limit_before_name: arguments.limit_before_name,
         one_event_per_droplet: arguments.one_event_per_droplet,
         read_lag: arguments.read_lag,
         snapshot_pause: arguments.snapshot_pause,

@@ -45,6 +45,8 @@ pub struct Settings {
     pub volumes_per_droplet: usize,
     /// How many volumes the account may have; `None` for no limit.
     pub volume_limit: Option<u64>,
+    /// Whether an account that is full says so before it looks at the name of a new volume.
+    pub limit_before_name: bool,
     /// Whether a droplet refuses an attach or detach while another one runs on it.
     pub one_event_per_droplet: bool,
     /// By how much reads lag behind: see [`Cloud::volumes`] and [`Cloud::attached_as_read`].
@@ -67,6 +69,7 @@ impl Default for Settings {
             action_spread: Duration::ZERO,
             volumes_per_droplet: 7,
             volume_limit: None,
+            limit_before_name: false,
             one_event_per_droplet: false,
             read_lag: Duration::ZERO,
             snapshot_pause: Duration::ZERO,

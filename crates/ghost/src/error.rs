@@ -70,6 +70,15 @@ impl ErrorKind {
         Self::Bug,
     ];
 
+    /// Whether it is open what came or will come of it: no caller may take it for an end.
+    #[must_use]
+    pub fn is_open(self) -> bool {
+        matches!(
+            self,
+            Self::Busy | Self::StaleToken | Self::Unavailable | Self::Timeout | Self::Bug
+        )
+    }
+
     /// The kind's name in logs and metrics, in snake case.
     #[must_use]
     pub fn label(self) -> &'static str {

@@ -105,17 +105,9 @@ impl Cloud {
             Some(id) => self.restorable_snapshot(id, &region, now)?.gigabytes,
             None => rule::gigabytes(request.size_gigabytes)?,
         };
-        if self.named(&name, &region).is_some() {
-            return Err(Refusal::Conflict(format!(
-                "a volume named {name:?} exists in region {region} already"
-            )));
-        }
-        let limit = self.settings.volume_limit.unwrap_or(u64::MAX);
-        if self.records.volumes.len() as u64 >= limit {
-            return Err(Refusal::Forbidden(format!(
-                "the account's limit of {limit} volumes is reached"
-            )));
-        }
+        let taken = self.check_name(&name, &region);
+        let full = self.check_limit();
+        if self.settings.limit_before_name { full.and(taken) } else { taken.and(full) }?;
         let volume = Volume {
             id: self.records.identifiers.take(),
             name,
@@ -132,6 +124,22 @@ impl Cloud {
         self.revision += 1;
         let effect = Effect::CreateVolume { volume: volume.id.clone(), gigabytes, source };
         Ok((volume, effect))
+    }
+
+    fn check_name(&self, name: &str, region: &str) -> Result<(), Refusal> {
+        if self.named(name, region).is_none() {
+            return Ok(());
+        }
+        let text = format!("a volume named {name:?} exists in region {region} already");
+        Err(Refusal::Conflict(text))
+    }
+
+    fn check_limit(&self) -> Result<(), Refusal> {
+        let limit = self.settings.volume_limit.unwrap_or(u64::MAX);
+        if (self.records.volumes.len() as u64) < limit {
+            return Ok(());
+        }
+        Err(Refusal::Forbidden(format!("the account's limit of {limit} volumes is reached")))
     }
 
     /// Deletes a volume that is not attached and on which nothing runs.

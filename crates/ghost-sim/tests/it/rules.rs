@@ -65,6 +65,17 @@ fn a_new_volume_is_held_to_the_rules() {
 }
 
 #[test]
+fn a_full_account_tells_of_a_taken_name_or_of_its_limit_as_it_is_set() {
+    for (limit_before_name, status) in [(false, 409), (true, 403)] {
+        let settings = Settings { volume_limit: Some(1), limit_before_name, ..Settings::default() };
+        let mut cloud = cloud(settings);
+        cloud.volume("taken");
+        let again = r#"{"name":"taken","region":"ams1","size_gigabytes":1}"#;
+        assert_eq!(cloud.refused("POST", "/v2/volumes", again).0, status);
+    }
+}
+
+#[test]
 fn an_account_without_a_limit_shows_none() {
     let mut cloud = cloud(Settings::default());
     assert!(cloud.succeed("GET", "/v2/account", "")["account"].get("volume_limit").is_none());

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::Controller;
 use crate::error::{Error, ErrorKind, Result};
 use crate::volume::{
@@ -18,8 +16,6 @@ pub use clone::Clones;
 
 /// How long lists lag at most, by our assumption: the API says nothing of it.
 const SETTLE: Duration = Duration::from_secs(3);
-/// The wait between two looks.
-const SETTLE_WAIT: Duration = Duration::from_millis(500);
 
 /// What is to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,40 +51,59 @@ pub async fn create(controller: &Controller, request: CreateRequest) -> Result<V
     // Asked before anything else, so that a request that cannot be met makes no call at all.
     let size = backend.sizes().choose(request.size, controller.default_size)?;
     request.filesystem.as_ref().map_or(Ok(()), |filesystem| filesystem.check_size(size))?;
-    let Some(source) = &request.source else {
-        let region = region(controller, &request.requirement)?;
-        return match decide(&request, backend.find(&request.name).await?)? {
-            Some(volume) => Ok(volume),
-            None => make(controller, &request, &spec(&request, size, region)).await,
-        };
-    };
-    let found = decide(&request, backend.find(&request.name).await?)?;
-    let is_new = found.is_none();
-    let made = match source {
-        ContentSource::Snapshot(id) => content::restore(controller, &request, id, found).await,
-        ContentSource::Volume(id) => clone::clone(controller, &request, id, found).await,
-    };
-    match made {
-        Err(error) if is_new && error.kind() == ErrorKind::NotFound => {
-            settle(controller, &request).await?.ok_or(error)
+    let made = match &request.source {
+        None => {
+            let region = region(controller, &request.requirement)?;
+            match find(controller, &request).await? {
+                Some(volume) => return Ok(volume),
+                None => backend.create(&spec(&request, size, region)).await,
+            }
         }
+        Some(ContentSource::Snapshot(id)) => {
+            let found = find(controller, &request).await?;
+            content::restore(controller, &request, id, found).await
+        }
+        Some(ContentSource::Volume(id)) => {
+            let found = find(controller, &request).await?;
+            clone::clone(controller, &request, id, found).await
+        }
+    };
+    match made.map_err(mends) {
+        Err(error) if !error.kind().is_open() => settle(controller, &request, error).await,
         made => made,
     }
 }
 
-/// Looks for the volume until a list that lags must show it: its source is gone, and an earlier try
-/// may have made it while that was there. Nothing else tells, where a name that is taken would.
-async fn settle(controller: &Controller, request: &CreateRequest) -> Result<Option<Volume>> {
-    let give_up = Instant::now() + SETTLE;
-    loop {
-        tokio::time::sleep(SETTLE_WAIT).await;
-        if let Some(volume) = decide(request, controller.backend.find(&request.name).await?)? {
-            return content::grow(controller, request, volume).await.map(Some);
-        }
-        if Instant::now() + SETTLE_WAIT > give_up {
-            return Ok(None);
+/// A refused token or permission says nothing of what there is, and mends itself or is mended.
+pub(super) fn mends(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Unauthenticated | ErrorKind::Refused => error.into_kind(ErrorKind::Unavailable),
+        _ => error,
+    }
+}
+
+/// What there is in spite of a refusal, which is final only if there is nothing. Somebody was
+/// quicker, or an earlier try of ours was and does not show yet: it is looked for until a list that
+/// lags must show it, because nothing else tells. A refusal may come before the name is looked at,
+/// and be of something that came to be since, as that the source is gone.
+async fn settle(controller: &Controller, request: &CreateRequest, error: Error) -> Result<Volume> {
+    for wait in [Duration::ZERO, SETTLE] {
+        tokio::time::sleep(wait).await;
+        if let Some(volume) = find(controller, request).await? {
+            return content::grow(controller, request, volume).await;
         }
     }
+    Err(match error.kind() {
+        ErrorKind::Conflict => error
+            .into_kind(ErrorKind::Unavailable)
+            .context("the name is taken, but the volume that has it is not listed yet"),
+        _ => error,
+    })
+}
+
+/// The volume of the request's name, if it is what is asked for.
+async fn find(controller: &Controller, request: &CreateRequest) -> Result<Option<Volume>> {
+    decide(request, controller.backend.find(&request.name).await?)
 }
 
 /// Where a volume without content is made.
@@ -108,35 +123,6 @@ fn spec(request: &CreateRequest, size: Bytes, region: &Region) -> VolumeSpec {
         region: region.clone(),
         content: None,
         labels: request.labels.clone(),
-    }
-}
-
-/// Makes the volume. It is known that none of its name showed a moment ago.
-async fn make(
-    controller: &Controller,
-    request: &CreateRequest,
-    spec: &VolumeSpec,
-) -> Result<Volume> {
-    let backend = &controller.backend;
-    let error = match backend.create(spec).await {
-        Ok(volume) => return Ok(volume),
-        Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
-        Err(error) => error,
-    };
-    // Somebody was quicker, or an earlier try of ours was and did not show yet: before anything
-    // final is said, what is there decides.
-    match decide(request, backend.find(&request.name).await?)? {
-        Some(volume) => Ok(volume),
-        None => Err(match error.kind() {
-            ErrorKind::Conflict => error
-                .into_kind(ErrorKind::Unavailable)
-                .context("the name is taken, but the volume that has it is not listed yet"),
-            // Such a refusal may come before the name is looked at, and mends itself or is mended.
-            ErrorKind::Unauthenticated | ErrorKind::Refused => {
-                error.into_kind(ErrorKind::Unavailable)
-            }
-            _ => error,
-        }),
     }
 }
 

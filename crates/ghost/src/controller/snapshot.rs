@@ -1,6 +1,7 @@
 //! Snapshots: made once for each name, deleted, and chosen from the list.
 
 use super::Controller;
+use super::create::mends;
 use crate::backend::Snapshots;
 use crate::error::{Error, ErrorKind, Result};
 use crate::volume::{
@@ -38,7 +39,8 @@ pub async fn create_snapshot(
     }
     if request.requirement != Requirement::default() {
         let absent = || Error::not_found(format!("there is no volume {}", request.source));
-        let volume = controller.backend.get(&request.source).await?.ok_or_else(absent)?;
+        let volume = controller.backend.get(&request.source).await.map_err(mends)?;
+        let volume = volume.ok_or_else(absent)?;
         if !request.requirement.allows(&volume.region) {
             return Err(Error::exhausted(format!(
                 "volume {} is in region {}, so that its snapshots are, and the request does not \
@@ -53,11 +55,8 @@ pub async fn create_snapshot(
         purpose: Purpose::Kept,
         tags: request.tags,
     };
-    snapshots.create(&spec).await.map_err(|error| match error.kind() {
-        // An earlier try may have made it, and does not show yet.
-        ErrorKind::Unauthenticated | ErrorKind::Refused => error.into_kind(ErrorKind::Unavailable),
-        _ => error,
-    })
+    // An earlier try may have made it, and does not show yet.
+    snapshots.create(&spec).await.map_err(mends)
 }
 
 /// Deletes the snapshot. Already done: there is none.

@@ -90,6 +90,13 @@ mod tests {
             ("bug", Code::Unavailable),
         ];
         assert_eq!(table, expected);
+        for kind in ErrorKind::ALL {
+            let open = matches!(
+                code(kind),
+                Code::Cancelled | Code::DeadlineExceeded | Code::Unavailable | Code::Aborted
+            );
+            assert_eq!(kind.is_open(), open, "{}", kind.label());
+        }
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! What an earlier call has begun at the cloud, and nobody remembers, still counts.
 
+use ghost_csi as pb;
+use pb::volume_content_source::Type as Source;
 use serde_json::json;
 use tonic::Code;
-use xtask::volume_life::mounted;
+use xtask::volume_life::{mounted, of_snapshot, of_volume};
 
 use crate::world::World;
 
@@ -47,6 +49,83 @@ async fn a_creation_is_not_given_up_while_an_earlier_one_may_not_show_yet() {
     };
     tokio::time::timeout(std::time::Duration::from_secs(20), found).await.unwrap();
     assert_eq!(world.volumes().await, 1);
+}
+
+/// Creates until the volume is there; whatever is said before that must leave the outcome open.
+async fn created_in_the_end(world: &World, name: &str, from: Option<&Source>) {
+    let mut controller = world.controller().await;
+    let created = async {
+        loop {
+            let made = match from {
+                None => controller.create(name, 1, mounted("ext4")).await,
+                Some(from) => controller.create_of(name, 1, mounted("ext4"), from.clone()).await,
+            };
+            match made {
+                Ok(_) => return,
+                Err(status) => assert_eq!(status.code(), Code::Unavailable, "{name}: {status}"),
+            }
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), created).await.expect(name);
+    let cloud = world.cloud().await;
+    let made = cloud["volumes"].as_array().unwrap().iter().filter(|one| one["name"] == name);
+    assert_eq!(made.count(), 1, "{cloud}");
+}
+
+#[tokio::test]
+async fn b49_no_refusal_is_final_while_the_volume_of_an_earlier_try_may_not_show_yet() {
+    let each = [400, 401, 403, 404, 409, 422].map(async |status| {
+        let mut world = World::empty("0ms", false, "info");
+        world.parts.start_simulator(&["--read-lag", "2s"]).unwrap();
+        world.parts.start_controller(&[]).unwrap();
+        let mut controller = world.controller().await;
+        world.fault("POST", "/v2/volumes", 1, &json!({"drop": "after"})).await;
+        controller.create("pvc-lag", 1, mounted("ext4")).await.unwrap_err();
+        world.fault("POST", "/v2/volumes", 2, &json!({"status": status})).await;
+        created_in_the_end(&world, "pvc-lag", None).await;
+    });
+    futures_util::future::join_all(each).await;
+}
+
+#[tokio::test]
+async fn b49_b76_a_full_account_is_no_end_whether_it_looks_at_the_name_before_or_after() {
+    for order in [&[][..], &["--limit-before-name"]] {
+        let mut world = World::empty("0ms", false, "info");
+        let options = ["--read-lag", "2s", "--volume-limit", "1"];
+        world.parts.start_simulator(&[&options, order].concat()).unwrap();
+        world.parts.start_controller(&[]).unwrap();
+        let mut controller = world.controller().await;
+        world.fault("POST", "/v2/volumes", 1, &json!({"drop": "after"})).await;
+        controller.create("pvc-lag", 1, mounted("ext4")).await.unwrap_err();
+        created_in_the_end(&world, "pvc-lag", None).await;
+        // Of another name there is nothing, and that is known.
+        let status = controller.create("pvc-more", 1, mounted("ext4")).await.unwrap_err();
+        assert_eq!(status.code(), Code::ResourceExhausted, "{order:?}: {status}");
+    }
+}
+
+#[tokio::test]
+async fn b49_a_source_that_may_not_be_read_is_no_end_of_what_was_made_of_it() {
+    let mut world = World::empty("0ms", false, "info");
+    world.parts.start_simulator(&["--read-lag", "2s"]).unwrap();
+    world.parts.start_controller(&[]).unwrap();
+    let mut controller = world.controller().await;
+    let source = controller.create("pvc-source", 1, mounted("ext4")).await.unwrap();
+    let snapshot = controller.snapshot("snapshot-1", &source).await.unwrap();
+    for (what, from, read) in [
+        ("restored", of_snapshot(&snapshot.snapshot_id), "/v2/snapshots/{snapshot_id}"),
+        ("clone", of_volume(&source.id), "/v2/volumes/{volume_id}"),
+        ("second-clone", of_volume(&source.id), "/v2/volumes/{volume_id}/snapshots"),
+    ] {
+        for status in [401, 403] {
+            let name = format!("pvc-{what}-{status}");
+            world.fault("POST", "/v2/volumes", 1, &json!({"drop": "after"})).await;
+            let create = controller.create_of(&name, 1, mounted("ext4"), from.clone());
+            create.await.map(|_| ()).unwrap_err();
+            world.fault("GET", read, 2, &json!({"status": status})).await;
+            created_in_the_end(&world, &name, Some(&from)).await;
+        }
+    }
 }
 
 #[tokio::test]

@@ -11,8 +11,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::CreateRequest;
 use super::content::{check_ready, check_region, check_size, grow, make_of};
+use super::{CreateRequest, mends};
 use crate::backend::Snapshots;
 use crate::controller::Controller;
 use crate::controller::snapshot::power;
@@ -91,19 +91,14 @@ pub(super) async fn clone(
     let mut used = Vec::new();
     let made = match found {
         Some(volume) => Ok(volume),
-        None => make(controller, request, &ticket, &mut used).await,
+        None => make(controller, request, &ticket, &mut used).await.map_err(mends),
     };
     let made = match made {
         Ok(volume) => grow(controller, request, volume).await,
         failed => failed,
     };
     // While the outcome is open, the next try needs the snapshot again.
-    let is_open = made.as_ref().is_err_and(|error| {
-        matches!(
-            error.kind(),
-            ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Busy | ErrorKind::Bug
-        )
-    });
+    let is_open = made.as_ref().is_err_and(|error| error.kind().is_open());
     if !is_open {
         ticket.tidy_up(snapshots, used).await?;
     }

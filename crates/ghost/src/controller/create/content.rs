@@ -1,6 +1,6 @@
 //! Volumes with content: of a snapshot, grown to what was asked for.
 
-use super::{CreateRequest, make, spec};
+use super::{CreateRequest, spec};
 use crate::controller::Controller;
 use crate::controller::snapshot::power;
 use crate::error::{Error, ErrorKind, Result};
@@ -44,7 +44,7 @@ pub(super) async fn make_of(
     let source = source.unwrap_or_else(|| ContentSource::Snapshot(snapshot.id.clone()));
     let mut spec = spec(request, snapshot.size, &snapshot.region);
     spec.content = Some(VolumeContent { snapshot: snapshot.id.clone(), source });
-    make(controller, request, &spec).await
+    controller.backend.create(&spec).await
 }
 
 /// Refuses what is not ready for now: its size is not known, and no volume can be made of it.
