@@ -116,12 +116,14 @@ async fn snapshots_and_what_is_made_of_them_stay_within_their_calls() {
     }
     let clone = || of_volume(&source.id);
     let table = [
-        ("pvc-clone", vec![FIND, LOOK, OF_VOLUME, MAKE, CREATE, ONE, DELETE]),
+        ("pvc-clone", 1, vec![FIND, LOOK, OF_VOLUME, MAKE, CREATE, ONE, DELETE]),
         // Nothing shows that the snapshot is gone but a look.
-        ("pvc-clone", vec![FIND, OF_VOLUME]),
+        ("pvc-clone", 1, vec![FIND, OF_VOLUME]),
+        // The snapshot goes before the clone grows.
+        ("pvc-grown", 2, vec![FIND, LOOK, OF_VOLUME, MAKE, CREATE, ONE, DELETE, ACTION, LOOK]),
     ];
-    for (name, expected) in table {
-        let create = controller.create_of(name, 1, block(), clone());
+    for (name, gib, expected) in table {
+        let create = controller.create_of(name, gib, block(), clone());
         let (requests, made) = world.requests_during(create).await;
         made.unwrap();
         assert_eq!(requests, expected, "{name}");

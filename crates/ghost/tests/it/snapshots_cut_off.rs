@@ -52,6 +52,22 @@ async fn assert_made_once(world: &World, made: Made, context: &str) {
     }
 }
 
+#[tokio::test]
+async fn a_clone_that_cannot_grow_keeps_no_snapshot() {
+    let (world, mut controller, source) = spoken_of(&[]).await;
+    let snapshot = controller.snapshot("snapshot-1", &source).await.unwrap();
+    let (method, path) = ACTION.split_once(' ').unwrap();
+    world.fault_after(method, path, 0, &json!({"status": 422})).await;
+    for _ in 0..2 {
+        let status = make(&mut controller, Made::Cloned, &source, &snapshot).await.unwrap_err();
+        assert_eq!(status.code(), Code::Unavailable, "{status}");
+        assert_eq!((world.volumes().await, snapshots(&world).await), (2, 1), "{status}");
+    }
+    world.no_faults().await;
+    make(&mut controller, Made::Cloned, &source, &snapshot).await.unwrap();
+    assert_made_once(&world, Made::Cloned, "grown in the end").await;
+}
+
 const EVERY: [Made; 3] = [Made::Snapshot, Made::Restored, Made::Cloned];
 
 #[tokio::test]

@@ -93,16 +93,13 @@ pub(super) async fn clone(
         Some(volume) => Ok(volume),
         None => make(controller, request, &ticket, &mut used).await.map_err(mends),
     };
-    let made = match made {
-        Ok(volume) => grow(controller, request, volume).await,
-        failed => failed,
-    };
-    // While the outcome is open, the next try needs the snapshot again.
+    // While the outcome is open, the next try needs the snapshot again. A clone that is made does
+    // not, and its growth may be refused for long.
     let is_open = made.as_ref().is_err_and(|error| error.kind().is_open());
     if !is_open {
         ticket.tidy_up(snapshots, used).await?;
     }
-    made
+    grow(controller, request, made?).await
 }
 
 async fn make(
