@@ -60,7 +60,7 @@ impl ControllerService {
             Parameters::parse(&decode::context(request.parameters), filesystem)?;
         if let Some(key) = request.mutable_parameters.keys().min() {
             return Err(Error::invalid(format!(
-                "mutable parameter {key:?} is not known; volumes of this driver have none"
+                "mutable parameter {key:?} is not known; expected none: volumes of this driver have none"
             )));
         }
         let source = decode::content_source(request.volume_content_source)?;
@@ -115,7 +115,8 @@ impl ControllerService {
         decode::capability(request.volume_capability)?.check_usable()?;
         if request.readonly {
             return Err(Error::invalid(
-                "readonly attachments are not offered; mounts are made read-only on the node",
+                "readonly is true; expected false: attachments are not made read-only, mounts are, on the \
+                 node",
             ));
         }
         let span = span("ControllerPublishVolume", &id, Some(&node));

@@ -66,7 +66,9 @@ pub(super) fn content_source(
     let Some(source) = source else { return Ok(None) };
     let source = match source.r#type {
         None => {
-            return Err(Error::invalid("volume_content_source names no snapshot and no volume"));
+            return Err(Error::invalid(
+                "volume_content_source names nothing; expected a snapshot or a volume",
+            ));
         }
         Some(Type::Snapshot(snapshot)) => {
             ContentSource::Snapshot(snapshot_id(snapshot.snapshot_id)?)
@@ -126,18 +128,26 @@ pub(super) fn capability(capability: Option<pb::VolumeCapability>) -> Result<Cap
         Ok(Mode::MultiNodeMultiWriter) => AccessMode::MultiNodeMultiWriter,
         Ok(Mode::Unknown) | Err(_) => {
             return Err(Error::invalid(format!(
-                "the volume capability has no known access mode ({mode})"
+                "access_mode of the volume capability is {mode}, which is no known mode; expected \
+                 {}",
+                AccessMode::OFFERED
             )));
         }
     };
     let access = match capability.access_type {
-        None => return Err(Error::invalid("the volume capability has no access type")),
+        None => {
+            return Err(Error::invalid(
+                "access_type of the volume capability is missing; expected mount or block",
+            ));
+        }
         Some(Type::Block(_)) => AccessType::Block,
         Some(Type::Mount(mount)) => {
             if !mount.volume_mount_group.is_empty() {
-                return Err(Error::invalid(
-                    "volume_mount_group is not offered by this driver; use fsGroup",
-                ));
+                return Err(Error::invalid(format!(
+                    "volume_mount_group is {:?}; expected none: this driver does not offer it, use \
+                     fsGroup",
+                    mount.volume_mount_group
+                )));
             }
             AccessType::Mount {
                 filesystem: filesystem(&mount.fs_type)?,
@@ -214,7 +224,9 @@ pub(super) fn page(max_entries: i32, starting_token: String) -> Result<ListReque
         Ok(0) => None,
         Ok(limit) => Some(limit),
         Err(_) => {
-            return Err(Error::invalid(format!("max_entries is negative: {max_entries}")));
+            return Err(Error::invalid(format!(
+                "max_entries is negative: {max_entries}; expected 0, for all, or more"
+            )));
         }
     };
     Ok(ListRequest { limit, token: Some(starting_token).filter(|token| !token.is_empty()) })

@@ -26,6 +26,10 @@ pub enum AccessMode {
 }
 
 impl AccessMode {
+    /// The modes that a disk can be made for, in words.
+    pub const OFFERED: &str =
+        "SINGLE_NODE_WRITER, SINGLE_NODE_SINGLE_WRITER or SINGLE_NODE_MULTI_WRITER";
+
     /// Whether more than one node is to have it at once.
     #[must_use]
     pub fn is_multi_node(self) -> bool {
@@ -109,7 +113,8 @@ impl Capability {
             | AccessMode::SingleNodeMultiWriter => Ok(()),
             mode => Err(Error::invalid(format!(
                 "access mode {mode} is not offered: a disk is attached to one node at a time; \
-                 use SINGLE_NODE_WRITER, SINGLE_NODE_SINGLE_WRITER or SINGLE_NODE_MULTI_WRITER"
+                 use {}",
+                AccessMode::OFFERED
             ))),
         }
     }

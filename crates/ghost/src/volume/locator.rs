@@ -99,8 +99,10 @@ impl Locator {
         let minimum_size = match publish.get(SIZE_BYTES) {
             None => Bytes::default(),
             Some(size) => Bytes::new(size.parse().map_err(|error: std::num::ParseIntError| {
-                Error::invalid(format!("{SIZE_BYTES} {size:?} of volume {id} is no size"))
-                    .with_source(error)
+                Error::invalid(format!(
+                    "{SIZE_BYTES} of volume {id} is {size:?}; expected a number of bytes"
+                ))
+                .with_source(error)
             })?),
         };
         let made_blank = match volume.get(MADE_BLANK).map(String::as_str) {

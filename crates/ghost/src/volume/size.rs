@@ -63,7 +63,9 @@ impl SizeRange {
         let end = |name: &str, value: i64| match u64::try_from(value) {
             Ok(0) => Ok(None),
             Ok(bytes) => Ok(Some(Bytes(bytes))),
-            Err(_) => Err(Error::invalid(format!("{name} is negative: {value}"))),
+            Err(_) => Err(Error::invalid(format!(
+                "{name} is negative: {value}; expected 0, for not set, or more"
+            ))),
         };
         let range =
             Self { required: end("required_bytes", required)?, limit: end("limit_bytes", limit)? };

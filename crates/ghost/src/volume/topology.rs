@@ -74,9 +74,12 @@ impl TopologyKey {
                 self.0
             )));
         }
-        let slug = segments
-            .get(&self.0)
-            .ok_or_else(|| Error::invalid(format!("a topology without {:?}", self.0)))?;
+        let slug = segments.get(&self.0).ok_or_else(|| {
+            Error::invalid(format!(
+                "a topology has no {:?}; expected that key with a region, and no other",
+                self.0
+            ))
+        })?;
         Region::new(slug.clone())
     }
 }

@@ -13,6 +13,8 @@ use crate::world::World;
 /// What was wrong, the code, and what the message must contain.
 type Row = (&'static str, Code, &'static [&'static str], Result<(), Status>);
 
+/// Given where none is taken; no answer may have it.
+const SECRET: &str = "CANARY-of-a-request";
 const NAME: &str = "topology.ghost.csi.greenhost.net/region";
 
 fn creation() -> pb::CreateVolumeRequest {
@@ -65,6 +67,14 @@ fn used_as(mode: i32) -> pb::VolumeCapability {
     }
 }
 
+fn of_group(group: &str) -> pb::VolumeCapability {
+    let mut capability = mounted("ext4");
+    if let Some(pb::volume_capability::AccessType::Mount(mount)) = &mut capability.access_type {
+        mount.volume_mount_group = group.to_owned();
+    }
+    capability
+}
+
 fn capable(capabilities: Vec<pb::VolumeCapability>) -> pb::CreateVolumeRequest {
     pb::CreateVolumeRequest { volume_capabilities: capabilities, ..creation() }
 }
@@ -94,8 +104,8 @@ async fn of_creation(controller: &Controller) -> Vec<Row> {
         pb::CreateVolumeRequest { name: "x".repeat(129), ..creation() }
     );
     row!("no capability", Invalid, &["volume capabilities", "missing"], capable(vec![]));
-    row!("a negative size", Invalid, &["required_bytes", "-1"], sized(-1, 0));
-    row!("a negative limit", Invalid, &["limit_bytes", "-5"], sized(0, -5));
+    row!("a negative size", Invalid, &["required_bytes", "-1", "expected 0"], sized(-1, 0));
+    row!("a negative limit", Invalid, &["limit_bytes", "-5", "expected 0"], sized(0, -5));
     row!("an empty range", Invalid, &["required_bytes", "limit_bytes"], sized(0, 0));
     row!(
         "a limit below",
@@ -240,7 +250,7 @@ async fn of_creation(controller: &Controller) -> Vec<Row> {
     row!(
         "a mutable parameter",
         Invalid,
-        &["mutable parameter", "\"iops\""],
+        &["mutable parameter", "\"iops\"", "expected none"],
         pb::CreateVolumeRequest { mutable_parameters: map(&[("iops", "1")]), ..creation() }
     );
     row!(
@@ -249,7 +259,7 @@ async fn of_creation(controller: &Controller) -> Vec<Row> {
         &["topology.kubernetes.io/zone", NAME],
         at(&[("topology.kubernetes.io/zone", "a")])
     );
-    row!("an empty topology", Invalid, &[NAME], at(&[]));
+    row!("an empty topology", Invalid, &[NAME, "a region"], at(&[]));
     row!("no region", Invalid, &["\"a b\"", "region", "ams1"], at(&[(NAME, "a b")]));
     row!(
         "many nodes",
@@ -263,12 +273,34 @@ async fn of_creation(controller: &Controller) -> Vec<Row> {
         &["MULTI_NODE_READER_ONLY", "SINGLE_NODE_WRITER"],
         capable(vec![used_as(Mode::MultiNodeReaderOnly.into())])
     );
-    row!("no mode", Invalid, &["access mode", "(0)"], capable(vec![used_as(0)]));
-    row!("an unknown mode", Invalid, &["access mode", "(99)"], capable(vec![used_as(99)]));
+    row!(
+        "no mode",
+        Invalid,
+        &["access_mode", "is 0", "SINGLE_NODE_WRITER"],
+        capable(vec![used_as(0)])
+    );
+    row!(
+        "an unknown mode",
+        Invalid,
+        &["access_mode", "is 99", "SINGLE_NODE_WRITER"],
+        capable(vec![used_as(99)])
+    );
+    row!(
+        "no mode, and a secret where none is taken",
+        Invalid,
+        &["access_mode", "is 0"],
+        pb::CreateVolumeRequest { secrets: map(&[("key", SECRET)]), ..capable(vec![used_as(0)]) }
+    );
+    row!(
+        "a group",
+        Invalid,
+        &["volume_mount_group", "\"1000\"", "expected none", "fsGroup"],
+        capable(vec![of_group("1000")])
+    );
     row!(
         "no type",
         Invalid,
-        &["access type"],
+        &["access_type", "mount or block"],
         capable(vec![pb::VolumeCapability { access_type: None, ..mounted("ext4") }])
     );
     row!(
@@ -286,7 +318,7 @@ async fn of_creation(controller: &Controller) -> Vec<Row> {
     row!(
         "an empty source",
         Invalid,
-        &["volume_content_source"],
+        &["volume_content_source", "a snapshot or a volume"],
         pb::CreateVolumeRequest {
             volume_content_source: Some(pb::VolumeContentSource { r#type: None }),
             ..creation()
@@ -346,7 +378,7 @@ async fn of_the_controller(controller: &Controller) -> Vec<Row> {
         (
             "read-only",
             Invalid,
-            &["readonly"],
+            &["readonly is true", "expected false"],
             done!(client().controller_publish_volume(publish("v-1", "101", true))),
         ),
         (
@@ -379,7 +411,12 @@ async fn of_the_controller(controller: &Controller) -> Vec<Row> {
             &["\"tag\"", "\"tags\""],
             done!(client().create_snapshot(snapshot("s", "v-1", "tag"))),
         ),
-        ("a negative page", Invalid, &["max_entries", "-3"], done!(client().list_snapshots(list))),
+        (
+            "a negative page",
+            Invalid,
+            &["max_entries", "-3", "expected 0"],
+            done!(client().list_snapshots(list)),
+        ),
         (
             "a token",
             Code::Aborted,
@@ -421,6 +458,10 @@ async fn of_the_node(world: &World, node: &Node) -> Vec<Row> {
     ] {
         rows.push((what, Invalid, words, node.stage(&volume, &staging).await));
     }
+    let attachment = map(&[("volumeName", "pvc-1"), ("region", "ams1"), ("sizeBytes", "1Gi")]);
+    let sized = Volume { attachment, ..volume.clone() };
+    let words = &["sizeBytes", "\"1Gi\"", "number of bytes"];
+    rows.push(("no size", Invalid, words, node.stage(&sized, &staging).await));
     let nameless = Volume { context: HashMap::new(), ..volume.clone() };
     rows.push(("no context", Invalid, &["volumeName"], node.stage(&nameless, &staging).await));
     for (what, path, words) in [
@@ -445,13 +486,14 @@ async fn a_wrong_input_is_told_with_its_field_its_value_and_what_is_allowed() {
         rows
     };
     let (requests, rows) = world.requests_during(ask).await;
-    assert!(rows.len() >= 40, "{} rows", rows.len());
+    assert!(rows.len() >= 69, "{} rows", rows.len());
     let mut wrong = Vec::new();
     for (what, code, words, answer) in rows {
         let Err(status) = answer else {
             wrong.push(format!("{what}: accepted"));
             continue;
         };
+        assert!(!status.message().contains(SECRET), "{what}");
         let missing: Vec<_> =
             words.iter().filter(|word| !status.message().contains(**word)).collect();
         if status.code() != code || !missing.is_empty() {
