@@ -145,6 +145,11 @@ impl Budget {
         self.closed_until.max(spent)
     }
 
+    /// The request was not sent after all.
+    pub(super) fn unused(&mut self, _: Sent) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+    }
+
     /// Learns from the answer to a request; nothing was heard when none came.
     pub(super) fn answered(&mut self, sent: &Sent, now: Instant, heard: Option<Heard>) {
         self.in_flight = self.in_flight.saturating_sub(1);

@@ -210,6 +210,13 @@ impl<E: Exchange> Client<E> {
         let _ = tokio::time::timeout_at(until, self.pace.plenty()).await;
     }
 
+    /// Waits until there is budget for a call as urgent as this, but not longer than a call does.
+    pub(super) async fn welcome(&self, urgency: Urgency) {
+        if let Ok(permit) = self.pace.turn(urgency, Instant::now() + PATIENCE).await {
+            permit.unused();
+        }
+    }
+
     async fn turn(&self, call: &Call) -> Result<Permit<'_>, ApiError> {
         let turn = self.pace.turn(call.urgency, Instant::now() + PATIENCE);
         if call.method == Method::GET {

@@ -1,7 +1,8 @@
 //! Looks at the cloud that are shared by all who wait for something there.
 //!
-//! One look runs at a time. Whoever wants one while another runs is served by the next, together
-//! with all that have gathered by then: one volume is read by itself, many are read with one list.
+//! One look runs at a time, as long as it is answered soon. Whoever wants one while another runs, or
+//! while there is no budget for it, is served by the next, together with all that have gathered by
+//! then: one volume is read by itself, many are read with one list.
 //! Each look begins after it was asked for, so it shows what the asker did before. Whatever the
 //! reason for which a list was read, all who wait for a volume are told of it. Where a look is a
 //! guess, one volume is read for all, and the list only when that has what is waited for.
@@ -12,11 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
-use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{broadcast, oneshot};
 use tokio::time::Instant;
 
 use super::action::Goal;
+use super::budget::Urgency;
 use super::client::{Call, Client, encoded};
 use super::durations::Next;
 use super::error::ApiError;
@@ -30,6 +31,10 @@ use crate::volume::VolumeId;
 const SHARE: u32 = 20;
 /// A look waits at most this part of its time for others that are due to be made with it.
 const GRACE: u32 = 8;
+
+/// A look that takes longer lets the next begin: the slowest answer that is none of a cloud in
+/// trouble takes less.
+const HELD_UP: Duration = Duration::from_secs(2);
 
 /// What a look has shown: the volume, or that there is none, or why it is not known.
 pub(super) type Seen = Result<Option<wire::Volume>>;
@@ -200,22 +205,35 @@ impl Looks {
         recent: &Recent,
         asked: impl Fn(oneshot::Sender<T>) -> Asked,
     ) -> T {
-        loop {
-            let (sender, mut seen) = oneshot::channel();
+        let push = || {
+            let (sender, seen) = oneshot::channel();
             self.lock().push(asked(sender));
-            let _turn = self.turn.lock().await;
-            match seen.try_recv() {
-                Ok(seen) => return seen,
-                // Whoever was looking for us was cut off, as a caller is that hangs up.
-                Err(TryRecvError::Closed) => continue,
-                Err(TryRecvError::Empty) => {}
-            }
+            seen
+        };
+        let mut seen = push();
+        loop {
+            let turn = tokio::select! {
+                biased;
+                told = &mut seen => match told {
+                    Ok(told) => return told,
+                    // Whoever was looking for us was cut off, as a caller is that hangs up.
+                    Err(_) => {
+                        seen = push();
+                        continue;
+                    }
+                },
+                turn = self.turn.lock() => turn,
+            };
+            // Whoever would have looked for us has not come to it, or is held up.
+            seen = push();
+            client.welcome(Urgency::Look).await;
             // Others whose time has come in the same moment.
             tokio::task::yield_now().await;
             let asked = std::mem::take(&mut *self.lock());
-            self.serve(client, recent, asked).await;
-            if let Ok(seen) = seen.try_recv() {
-                return seen;
+            let mut served = std::pin::pin!(self.serve(client, recent, asked));
+            if tokio::time::timeout(HELD_UP, &mut served).await.is_err() {
+                drop(turn);
+                served.await;
             }
         }
     }
@@ -382,6 +400,54 @@ mod tests {
             }
             Ok(response(404, None, ABSENT))
         }
+    }
+
+    /// A cloud that never answers what concerns one volume, nor the first list.
+    struct HeldUp(Mutex<u32>);
+
+    #[async_trait]
+    impl Exchange for HeldUp {
+        async fn exchange(&self, request: Request) -> std::result::Result<Response, Failure> {
+            let lists = {
+                let mut lists = self.0.lock().expect("sound");
+                *lists += u32::from(request.path.contains("per_page"));
+                *lists
+            };
+            if request.path.ends_with("v-1") || request.path.contains("per_page") && lists == 1 {
+                std::future::pending::<()>().await;
+            }
+            let list = r#"{"volumes":[],"meta":{"total":0}}"#;
+            let is_list = request.path.contains("per_page");
+            Ok(if is_list { response(200, None, list) } else { response(404, None, ABSENT) })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn b50_a_look_that_is_held_up_delays_no_other() {
+        let client = client(HeldUp(Mutex::default()));
+        let (looks, recent) = (Looks::default(), Recent::default());
+        let ids = ["v-1", "v-2", "v-3"].map(|id| VolumeId::new(id).expect("an id"));
+        let start = Instant::now();
+        let soon = HELD_UP * 3;
+        let held_up = tokio::time::timeout(soon, looks.volume(&client, &recent, &ids[0]));
+        let other = async {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            let seen = looks.volume(&client, &recent, &ids[1]).await;
+            (seen, start.elapsed())
+        };
+        let (held_up, (seen, after)) = tokio::join!(held_up, other);
+        held_up.expect_err("it is never answered");
+        assert!(seen.expect("read").is_none());
+        assert_eq!(after, HELD_UP);
+
+        // Whoever was to be served by a list that is held up is served by the next.
+        let start = Instant::now();
+        let list = tokio::time::timeout(soon, looks.all(&client, &recent));
+        let with_it = async { (looks.volume(&client, &recent, &ids[2]).await, start.elapsed()) };
+        let (list, (seen, after)) = tokio::join!(list, with_it);
+        list.expect_err("it is never answered");
+        assert!(seen.expect("read").is_none());
+        assert_eq!(after, HELD_UP);
     }
 
     #[tokio::test(start_paused = true)]

@@ -157,6 +157,15 @@ impl Permit<'_> {
         self.end(Some(heard));
     }
 
+    /// Nothing was sent.
+    pub(super) fn unused(mut self) {
+        if let Some(sent) = self.sent.take() {
+            let mut state = self.pace.lock();
+            state.budget.unused(sent);
+            state.wake_first();
+        }
+    }
+
     fn end(&mut self, heard: Option<Heard>) {
         if let Some(sent) = self.sent.take() {
             let mut state = self.pace.lock();
