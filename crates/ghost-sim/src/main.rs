@@ -15,7 +15,7 @@ use ghost_sim::disk::{Devices, GuestAddress};
 use ghost_sim::fault::Faults;
 use ghost_sim::serve::Server;
 use ghost_sim::simulator::Simulator;
-use ghost_sim::state::Settings;
+use ghost_sim::state::{DeviceSlots, Settings};
 use ghost_sim::token::TokenFile;
 use jiff::SignedDuration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -95,9 +95,9 @@ struct Serve {
     /// How long after it was made a snapshot cannot be restored yet, and tells no size.
     #[arg(long, default_value = "0s", value_parser = duration)]
     snapshot_ready_after: Duration,
-    /// Attached volumes tell the slot that they are in, as before Xen hosts: xvdf and so on.
-    #[arg(long)]
-    device_slots: bool,
+    /// What tells the slot that a volume has on its droplet, as before Xen hosts: xvdf and so on.
+    #[arg(long, value_enum)]
+    device_slots: Option<DeviceSlots>,
     /// The certificate chain for TLS, as PEM.
     #[arg(long, value_name = "FILE", requires = "tls_key_file")]
     tls_cert_file: Option<PathBuf>,

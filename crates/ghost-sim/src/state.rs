@@ -28,6 +28,15 @@ pub(crate) use snapshot::DROPLET_GIGABYTES;
 pub use snapshot::{Snapshot, SnapshotRequest, SnapshotSource};
 pub use volume::{Volume, VolumeRequest};
 
+/// What tells the slot of a volume, such as `xvdf`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum DeviceSlots {
+    /// Its attachments and the volume itself.
+    Everywhere,
+    /// Its attachments only.
+    Actions,
+}
+
 /// What this cloud is like. Not part of what is remembered over a restart.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -55,8 +64,8 @@ pub struct Settings {
     pub snapshot_pause: Duration,
     /// How long after it was made a snapshot cannot be restored yet.
     pub snapshot_ready_after: Duration,
-    /// Whether attached volumes tell their slot, as an API before Xen hosts does (`xvdf`).
-    pub device_slots: bool,
+    /// What tells the slot of a volume on its droplet, as before Xen hosts (`xvdf`).
+    pub device_slots: Option<DeviceSlots>,
 }
 
 impl Default for Settings {
@@ -74,7 +83,7 @@ impl Default for Settings {
             read_lag: Duration::ZERO,
             snapshot_pause: Duration::ZERO,
             snapshot_ready_after: Duration::ZERO,
-            device_slots: false,
+            device_slots: None,
         }
     }
 }

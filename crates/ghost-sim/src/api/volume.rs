@@ -90,6 +90,8 @@ impl Api {
     }
 
     fn volume_as_read<'a>(&self, volume: &'a Volume, call: &Call<'_>) -> wire::Volume<'a> {
-        wire::volume(volume, self.cloud.attached_as_read(volume, call.now))
+        let mut shown = wire::volume(volume, self.cloud.attached_as_read(volume, call.now));
+        shown.device = shown.device.filter(|_| self.cloud.volumes_tell_slots());
+        shown
     }
 }

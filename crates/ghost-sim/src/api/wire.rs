@@ -36,7 +36,7 @@ pub(super) struct Volume<'a> {
     filesystem_label: &'static str,
     tags: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
-    device: Option<&'a str>,
+    pub(super) device: Option<&'a str>,
 }
 
 pub(super) fn region(slug: &str) -> Region<'_> {
@@ -85,7 +85,7 @@ pub(super) fn snapshot(snapshot: &Snapshot, gigabytes: u64) -> Value {
 }
 
 pub(super) fn action(action: &Action) -> Value {
-    json!({
+    let mut shown = json!({
         "id": action.id,
         "status": match action.status {
             ActionStatus::InProgress => "in-progress",
@@ -104,7 +104,11 @@ pub(super) fn action(action: &Action) -> Value {
         "resource_type": "backend",
         "region": region(&action.region),
         "region_slug": action.region,
-    })
+    });
+    if let Some(slot) = &action.slot {
+        shown["device"] = json!(slot);
+    }
+    shown
 }
 
 pub(super) fn droplet(droplet: &Droplet, volumes: &[&str]) -> Value {

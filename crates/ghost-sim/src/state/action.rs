@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Attachment, Cloud, Effect, Refusal};
+use super::{Attachment, Cloud, DeviceSlots, Effect, Refusal};
 
 /// So many ended actions are kept to be read; older ones are forgotten.
 const ENDED_ACTIONS_KEPT: usize = 1000;
@@ -67,6 +67,9 @@ pub struct Action {
     pub started_at: Timestamp,
     /// When it ended.
     pub completed_at: Option<Timestamp>,
+    /// The slot on its droplet that a volume gets, where slots are told.
+    #[serde(default)]
+    pub slot: Option<String>,
     ending: Ending,
     due: Timestamp,
 }
@@ -142,8 +145,10 @@ impl Cloud {
         };
         let longer = self.records.identifiers.fraction(self.records.next_action);
         let takes = self.settings.action_time + self.settings.action_spread.mul_f64(longer);
+        let slot = droplet.filter(|_| kind == ActionKind::Attach).and_then(|it| self.free_slot(it));
         let action = Action {
             id: self.records.next_action,
+            slot,
             kind,
             volume: volume.id.clone(),
             region: volume.region.clone(),
@@ -190,7 +195,6 @@ impl Cloud {
         if action.status == ActionStatus::Errored {
             return None;
         }
-        let slot = action.droplet.and_then(|droplet| self.free_slot(droplet));
         let volume = self.volume_mut(&action.volume)?;
         let attachment = |droplet| Attachment {
             volume: action.volume.clone(),
@@ -201,7 +205,7 @@ impl Cloud {
             (ActionKind::Attach, Some(droplet), _) => {
                 let effect = Effect::Attach(attachment(droplet));
                 volume.history.move_to(Some(droplet), action.due, horizon);
-                volume.slot = slot;
+                volume.slot = action.slot;
                 Some(effect)
             }
             (ActionKind::Detach, Some(droplet), _) => {
@@ -218,14 +222,20 @@ impl Cloud {
         }
     }
 
+    /// Whether a volume itself tells its slot.
+    #[must_use]
+    pub fn volumes_tell_slots(&self) -> bool {
+        self.settings.device_slots == Some(DeviceSlots::Everywhere)
+    }
+
     /// The first slot after those of the machine's own disks that is free on the droplet.
     fn free_slot(&self, droplet: u64) -> Option<String> {
-        let on_it = |slot: &String| {
-            let mut others = self.records.volumes.iter();
-            others.any(|one| one.attached() == Some(droplet) && one.slot.as_ref() == Some(slot))
-        };
-        let mut slots = ('f'..='z').map(|letter| format!("xvd{letter}"));
-        slots.find(|slot| !on_it(slot)).filter(|_| self.settings.device_slots)
+        self.settings.device_slots?;
+        let on_it = self.records.volumes.iter().filter(|one| one.attached() == Some(droplet));
+        let coming = self.running().filter(|action| action.droplet == Some(droplet));
+        let taken = on_it.map(|one| &one.slot).chain(coming.map(|action| &action.slot));
+        let taken: Vec<&String> = taken.flatten().collect();
+        ('f'..='z').map(|letter| format!("xvd{letter}")).find(|slot| !taken.contains(&slot))
     }
 
     /// Ends a running action badly, because the disks did not follow.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use self::action::{ByKind, Goal};
+use self::budget::Urgency;
 use self::client::{Call, Client, encoded};
 use self::fresh::Fresh;
 use self::list::Recent;
@@ -38,6 +39,7 @@ mod look;
 mod name;
 mod ownership;
 mod pace;
+mod refused;
 mod snapshot;
 mod token;
 mod turns;
@@ -170,7 +172,8 @@ impl<E: Exchange> Backend for Cosmos<E> {
     async fn find(&self, name: &VolumeName) -> Result<Option<Volume>> {
         let cloud_name = name::cloud_name(self.options.cluster_id.as_ref(), name.as_str());
         let path = format!("/v2/volumes?name={}&per_page=200", encoded(&cloud_name));
-        let call = Call::get("/v2/volumes", path);
+        // It begins a creation, and waits like one.
+        let call = Call::get("/v2/volumes", path).urgent(Urgency::Begin);
         // Whatever the answer is, a look-up that failed says nothing of what there is.
         let body: wire::VolumesBody = self.client.json(call).await.map_err(|error| {
             error.meaning(ErrorKind::Unavailable, format!("cannot look for {cloud_name:?}"))
@@ -321,13 +324,7 @@ impl<E: Exchange> Attach for Cosmos<E> {
 #[async_trait]
 impl<E: Exchange> Grow for Cosmos<E> {
     async fn grow(&self, id: &VolumeId, size: Bytes) -> Result<Volume> {
-        let reached = self.reach(id, Goal::Large(size.whole_gib())).await;
-        let volume = reached.map_err(|error| match error.kind() {
-            ErrorKind::Refused => error
-                .into_kind(ErrorKind::Exhausted)
-                .context("the account may not have more storage, or the token may not resize"),
-            _ => error,
-        })?;
+        let volume = self.reach(id, Goal::Large(size.whole_gib())).await?;
         domain(volume.ok_or_else(|| no_volume(id))?)
     }
 

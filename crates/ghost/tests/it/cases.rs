@@ -68,7 +68,17 @@ async fn b04_what_is_gone_is_detached_but_a_foreign_404_is_not() {
     };
     controller.attach(&mut volume, 102).await.unwrap();
     controller.0.controller_unpublish_volume(all(&volume)).await.unwrap();
-    assert_eq!(world.cloud().await.to_string().matches("\"droplet\":102").count(), 0);
+    let droplets = |cloud: &serde_json::Value| cloud["volumes"][0]["droplet_ids"].clone();
+    assert_eq!(droplets(&world.cloud().await), json!([]));
+    // "Not found" to the detachment itself: what is read afterwards decides.
+    let not_found = json!({"status": 404});
+    world.fault("POST", "/v2/volumes/{volume_id}/actions", 1, &not_found).await;
+    controller.detach(&volume, 102).await.unwrap();
+    controller.attach(&mut volume, 102).await.unwrap();
+    assert_eq!(droplets(&world.cloud().await), json!([102]));
+    world.fault("POST", "/v2/volumes/{volume_id}/actions", 1, &not_found).await;
+    controller.detach(&volume, 102).await.unwrap();
+    assert_eq!(droplets(&world.cloud().await), json!([]));
     controller.delete(&volume).await.unwrap();
     controller.detach(&volume, 101).await.unwrap();
     let status = controller.attach(&mut volume, 101).await.unwrap_err();

@@ -72,10 +72,14 @@ async fn b37_b38_a_size_is_rounded_up_and_never_over_its_limit() {
     assert_eq!(world.volumes().await, made.len());
 }
 
+/// How many volumes the account may have.
+const LIMIT: usize = 3;
+
 #[tokio::test]
 async fn b21_an_impossible_growth_is_final_and_changes_nothing() {
     let mut world = World::empty("0ms", false, "info");
-    world.parts.start_parts().unwrap();
+    world.parts.start_simulator(&[&format!("--volume-limit={LIMIT}")]).unwrap();
+    world.parts.start_controller(&[]).unwrap();
     let mut controller = world.controller().await;
     let volume = controller.create("pvc-grown", 15, mounted("ext4")).await.unwrap();
     let asked = async {
@@ -91,13 +95,23 @@ async fn b21_an_impossible_growth_is_final_and_changes_nothing() {
     let (requests, ()) = world.requests_during(asked).await;
     assert!(!requests.iter().any(|request| request == ACTIONS), "{requests:?}");
 
-    // The account may not have more.
-    let full = json!({"status": 403});
-    world.fault("POST", "/v2/volumes/{volume_id}/actions", 1, &full).await;
+    // The token may not grow volumes; or the account is full, which its own numbers tell.
+    let forbidden = json!({"status": 403});
+    world.fault("POST", "/v2/volumes/{volume_id}/actions", 1, &forbidden).await;
+    let request = growth(&volume, 20, 0);
+    let status = controller.0.controller_expand_volume(request).await.unwrap_err();
+    assert_eq!(status.code(), Code::PermissionDenied, "{status}");
+    for number in 1..LIMIT {
+        controller.create(&format!("pvc-{number}"), 1, mounted("ext4")).await.unwrap();
+    }
+    world.fault("POST", "/v2/volumes/{volume_id}/actions", 1, &forbidden).await;
     let request = growth(&volume, 20, 0);
     let status = controller.0.controller_expand_volume(request).await.unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
-    assert_eq!(world.cloud().await["volumes"][0]["size_gigabytes"], json!(15));
+    let cloud = world.cloud().await;
+    let own =
+        cloud["volumes"].as_array().unwrap().iter().find(|own| own["id"] == volume.id.as_str());
+    assert_eq!(own.unwrap()["size_gigabytes"], json!(15));
     assert_eq!(world.cloud().await["actions"], json!([]));
 }
 

@@ -61,9 +61,10 @@ impl Tree {
 }
 
 /// A world whose cloud tells slots or not, and two volumes on node 101, whose half looks at a tree.
-async fn world(slots: bool, more: &[&str]) -> (World, Tree, [Volume; 2]) {
+async fn world(slots: Option<&str>, more: &[&str]) -> (World, Tree, [Volume; 2]) {
     let mut world = World::empty("0ms", true, "debug");
-    world.parts.start_simulator(if slots { &["--device-slots"] } else { &[] }).unwrap();
+    let slots = slots.map(|told| format!("--device-slots={told}"));
+    world.parts.start_simulator(slots.as_deref().as_slice()).unwrap();
     world.parts.start_controller(&[]).unwrap();
     let mut controller = world.controller().await;
     let mut volumes = Vec::new();
@@ -87,8 +88,17 @@ async fn a_xen_disk_is_found_by_the_slot_that_the_cloud_tells() {
     if !is_root() {
         return;
     }
-    let (world, tree, [one, two]) = world(true, &[]).await;
+    for told in ["everywhere", "actions"] {
+        finds_by_slot(told).await;
+    }
+}
+
+async fn finds_by_slot(told: &str) {
+    let (world, tree, [one, mut two]) = world(Some(told), &[]).await;
     assert_eq!(one.attachment["deviceSlot"], "xvdf");
+    // A publication that is repeated, or follows one that was given up, tells it too.
+    two.attachment.clear();
+    world.controller().await.attach(&mut two, 101).await.unwrap();
     assert_eq!(two.attachment["deviceSlot"], "xvdg");
     let mut node = world.node(101).await;
     // The kernel may give them other names than their slots.
@@ -128,7 +138,7 @@ async fn a_xen_disk_without_a_slot_is_refused_unless_it_is_allowed_and_never_cho
         };
         node.0.node_stage_volume(crate::world::within(3, request)).await
     };
-    let (mut refusing, tree, [one, _]) = world(false, &[]).await;
+    let (mut refusing, tree, [one, _]) = world(None, &[]).await;
     tree.plug(&refusing, &one, "xvdf", 51_792);
     let status = staged(&refusing, &one).await.unwrap_err();
     assert!(matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded), "{status}");
@@ -137,7 +147,7 @@ async fn a_xen_disk_without_a_slot_is_refused_unless_it_is_allowed_and_never_cho
     refusing.parts.kill_node(101).unwrap();
     drop(refusing);
 
-    let (mut world, tree, [one, two]) = world(false, &["--allow-unidentified"]).await;
+    let (mut world, tree, [one, two]) = world(None, &["--allow-unidentified"]).await;
     assert!(!one.attachment.contains_key("deviceSlot"));
     tree.plug(&world, &one, "xvdf", 51_792);
     staged(&world, &one).await.unwrap();
@@ -165,7 +175,7 @@ async fn a_note_never_costs_the_content_of_a_disk_that_nothing_proves() {
         return;
     }
     let more = ["--allow-unidentified", "--kill-at=format:before"];
-    let (mut world, tree, [one, _]) = world(false, &more).await;
+    let (mut world, tree, [one, _]) = world(None, &more).await;
     tree.plug(&world, &one, "xvdf", 51_792);
     world.node(101).await.stage(&one, &world.path("staging")).await.unwrap_err();
     assert_eq!(world.parts.node_death(101).unwrap(), Some(9));

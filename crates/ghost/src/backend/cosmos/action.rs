@@ -23,11 +23,15 @@ use crate::volume::VolumeId;
 
 /// How long a state is waited for within one operation. The next call goes on from there.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The wait before an action is asked for again that was refused for no reason that shows; each
-/// next one is half as long again.
-const FIRST_WAIT: Duration = Duration::from_millis(100);
+/// The wait before an action is asked for again that was refused for no reason that shows, which
+/// may be what somebody else does on the droplet; each next one is twice as long.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest of these waits.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// The wait between two looks at an action that an earlier call began.
+const END_WAIT: Duration = Duration::from_millis(500);
+/// The longest of these waits; each next one is half as long again.
+const LONGEST_END_WAIT: Duration = Duration::from_secs(10);
 /// After how many looks that showed nothing the action itself is read, and then after how many more;
 /// where a list spares calls, each of these reads is dear.
 const LOOKS_PER_ACTION: u32 = 6;
@@ -92,11 +96,11 @@ fn not_yet(error: Error) -> Result<bool> {
     if error.kind() == ErrorKind::Unavailable { Ok(false) } else { Err(error) }
 }
 
-/// Whether the last that was done to the volume was an attachment.
-fn is_attached_last(actions: &[wire::Action]) -> bool {
+/// The attachment of the volume, if nothing that has ended since has taken it off again.
+fn last_attachment(actions: &[wire::Action]) -> Option<&wire::Action> {
     let done = actions.iter().filter(|action| action.status == ActionStatus::Completed);
     let moves = done.filter(|action| action.kind.contains("tach"));
-    moves.max_by_key(|action| action.id).is_some_and(|last| last.kind.starts_with("attach"))
+    moves.max_by_key(|action| action.id).filter(|last| last.kind.starts_with("attach"))
 }
 
 /// The volume in the next list that was read after it `begun`, and when that was asked for.
@@ -139,6 +143,9 @@ impl<E: Exchange> Cosmos<E> {
             let refusal = match posted {
                 Ok(action) => return self.wait_for(id, goal, &action, give_up).await,
                 Err(error) if error.is_not_found() || error.is_refusal() => error,
+                Err(error) if error.status() == Some(403) && matches!(goal, Goal::Large(_)) => {
+                    return Err(self.explain_forbidden(error).await);
+                }
                 Err(error) => return Err(error.into()),
             };
             let actions = self.actions(id).await?;
@@ -147,16 +154,16 @@ impl<E: Exchange> Cosmos<E> {
                 continue;
             }
             let Some(mut volume) = self.look(id).await? else { return Ok(None) };
-            if matches!(goal, Goal::Off(_))
-                && goal.is_reached(&volume)
-                && is_attached_last(&actions)
-            {
+            let attachment = last_attachment(&actions);
+            if matches!(goal, Goal::Off(_)) && goal.is_reached(&volume) && attachment.is_some() {
                 // An attachment that has just ended may not show yet.
                 tokio::time::sleep(SETTLE).await;
                 let Some(settled) = self.look(id).await? else { return Ok(None) };
                 volume = settled;
             }
             if goal.is_reached(&volume) {
+                let slot = attachment.and_then(|attachment| attachment.device.clone());
+                volume.device = volume.device.or(slot);
                 return Ok(Some(volume));
             }
             self.explain(goal, &volume, &refusal).await?;
@@ -167,7 +174,7 @@ impl<E: Exchange> Cosmos<E> {
                 ));
             }
             tokio::time::sleep(self.client.jitter(wait)).await;
-            wait = (wait * 3 / 2).min(LONGEST_WAIT);
+            wait = (wait * 2).min(LONGEST_WAIT);
         }
     }
 
@@ -326,7 +333,7 @@ impl<E: Exchange> Cosmos<E> {
     }
 
     async fn wait_for_end(&self, id: &VolumeId, action: u64, give_up: Instant) -> Result<()> {
-        let mut wait = FIRST_WAIT;
+        let mut wait = END_WAIT;
         while Instant::now() < give_up {
             match self.read_action(id, action).await {
                 Ok(read) if read.status == ActionStatus::InProgress => {}
@@ -335,64 +342,10 @@ impl<E: Exchange> Cosmos<E> {
                 Err(error) => return Err(error.into()),
             }
             tokio::time::sleep(self.client.jitter(wait)).await;
-            wait = (wait * 3 / 2).min(LONGEST_WAIT);
+            wait = (wait * 3 / 2).min(LONGEST_END_WAIT);
         }
         Err(Error::timeout(format!(
             "an earlier action ({action}) on volume {id} is still under way at the cloud"
         )))
-    }
-
-    /// Fails when the state shows that the goal will not be taken, now or later. Nothing is under
-    /// way on the volume.
-    async fn explain(&self, goal: Goal, volume: &wire::Volume, refusal: &ApiError) -> Result<()> {
-        let id = &volume.id;
-        match goal {
-            Goal::On(droplet) => {
-                if let Some(holder) = volume.droplet_ids.iter().flatten().next() {
-                    return Err(Error::precondition(format!(
-                        "volume {id} is attached to node {holder}; it has to be detached there first"
-                    )));
-                }
-                self.explain_attach(volume, droplet, refusal).await
-            }
-            Goal::Off(_) => Ok(()),
-            Goal::Large(gib) => {
-                Err(Error::precondition(format!("volume {id} cannot grow to {gib} GiB: {refusal}")))
-            }
-        }
-    }
-
-    /// Why a volume that is attached nowhere cannot be attached to the droplet.
-    async fn explain_attach(
-        &self,
-        volume: &wire::Volume,
-        droplet: u64,
-        refusal: &ApiError,
-    ) -> Result<()> {
-        let call = Call::get("/v2/droplets/{id}", format!("/v2/droplets/{droplet}"));
-        let now = match self.client.json::<wire::DropletBody>(call).await {
-            Ok(body) => body.droplet,
-            Err(error) if error.is_not_found() => {
-                return Err(error.meaning(
-                    ErrorKind::NotFound,
-                    format!("there is no node {droplet} at the cloud"),
-                ));
-            }
-            Err(error) => return Err(error.into()),
-        };
-        // An attachment of this very volume may show here before it shows on the volume.
-        let others = now.volume_ids.iter().filter(|id| **id != volume.id).count();
-        if others >= self.options.attach_limit {
-            return Err(Error::exhausted(format!(
-                "node {droplet} has {others} volumes, as many as one node takes ({refusal})"
-            )));
-        }
-        match &now.region {
-            Some(region) if region.slug != volume.region.slug => Err(Error::precondition(format!(
-                "volume {} is in region {}, node {droplet} in {}",
-                volume.id, volume.region.slug, region.slug
-            ))),
-            _ => Ok(()),
-        }
     }
 }

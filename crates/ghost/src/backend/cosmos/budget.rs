@@ -50,6 +50,8 @@ pub(super) struct Heard {
     pub(super) remaining: Option<u64>,
     /// How long that hour lasts.
     reset: Duration,
+    /// When it ends, as the cloud tells it: which hour it is.
+    hour: i64,
 }
 
 /// When requests may be sent.
@@ -72,7 +74,9 @@ enum Hour {
     Untold,
     Told {
         remaining: u64,
-        /// Which request's answer told it: the latest that was sent knows best.
+        /// Of this hour; the least that was told of one is what is left.
+        hour: i64,
+        /// Which request's answer told it: of two hours, the latest that was sent knows best.
         by: u64,
         resets: Instant,
     },
@@ -165,10 +169,15 @@ impl Budget {
             let until = now + wait;
             self.closed_until = Some(self.closed_until.map_or(until, |other| other.max(until)));
         }
-        match (heard.remaining, &self.hour) {
+        match (heard.remaining, &mut self.hour) {
+            (Some(told), Hour::Told { remaining, hour, by, .. }) if *hour == heard.hour => {
+                *remaining = told.min(*remaining);
+                *by = sent.0.max(*by);
+            }
             (Some(_), Hour::Told { by, .. }) if *by > sent.0 => {}
             (Some(remaining), _) => {
-                self.hour = Hour::Told { remaining, by: sent.0, resets: now + heard.reset };
+                let resets = now + heard.reset;
+                self.hour = Hour::Told { remaining, hour: heard.hour, by: sent.0, resets };
             }
             (None, Hour::Unknown) => self.hour = Hour::Untold,
             (None, _) => {}
@@ -180,13 +189,14 @@ impl Heard {
     /// Reads the headers of an answer with this status.
     pub(super) fn new(status: u16, headers: &HeaderMap) -> Self {
         let cloud_now = cloud_now(headers);
-        let reset = number(headers, "ratelimit-reset").unwrap_or(0);
-        let reset = u64::try_from(reset.saturating_sub(cloud_now)).unwrap_or(0);
+        let hour = number(headers, "ratelimit-reset").unwrap_or(0);
+        let reset = u64::try_from(hour.saturating_sub(cloud_now)).unwrap_or(0);
         Self {
             refused: (status == 429).then(|| pause(headers)),
             remaining: number(headers, "ratelimit-remaining").and_then(|n| u64::try_from(n).ok()),
             // The times have whole seconds.
             reset: Duration::from_secs(reset.saturating_add(1)).min(LONGEST_WAIT),
+            hour,
         }
     }
 }
@@ -311,7 +321,7 @@ mod tests {
         assert_eq!(budget.take(now, Begin), Err(Some(reset_at)));
         let third = budget.take(now, Look).expect("what is begun may go on");
         budget.answered(&third, now, heard(200, &[DATED, ("ratelimit-remaining", "0"), reset]));
-        // Told later, but of an earlier request.
+        // Told later, and more: by an answer that was counted earlier, whenever it was sent.
         budget.answered(&second, now, heard(200, &[DATED, ("ratelimit-remaining", "9"), reset]));
         assert_eq!(budget.take(now, Look), Err(Some(reset_at)));
         assert_eq!(budget.closed(now), Some(reset_at));

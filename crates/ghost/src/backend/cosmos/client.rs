@@ -27,6 +27,9 @@ use crate::caller;
 const PATIENCE: Duration = Duration::from_secs(300);
 /// How long after it was first sent a call may be sent again.
 const TRY_FOR: Duration = Duration::from_secs(10);
+/// The longest that looks are spared, however many calls they take: who waits has to see something
+/// within one operation.
+const LONGEST_SPARE: Duration = Duration::from_secs(30);
 const MINUTE: Duration = Duration::from_secs(60);
 /// The first wait between tries; it doubles.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
@@ -206,7 +209,7 @@ impl<E: Exchange> Client<E> {
     pub(super) async fn spare(&self, since: Instant, calls: usize, part: u32) {
         let calls = u32::try_from(calls).unwrap_or(u32::MAX);
         let each = MINUTE / u32::try_from(self.per_minute).unwrap_or(u32::MAX).max(1);
-        let until = since + each.saturating_mul(calls).saturating_mul(part);
+        let until = since + each.saturating_mul(calls).saturating_mul(part).min(LONGEST_SPARE);
         let _ = tokio::time::timeout_at(until, self.pace.plenty()).await;
     }
 
@@ -219,7 +222,7 @@ impl<E: Exchange> Client<E> {
 
     async fn turn(&self, call: &Call) -> Result<Permit<'_>, ApiError> {
         let turn = self.pace.turn(call.urgency, Instant::now() + PATIENCE);
-        if call.method == Method::GET {
+        if call.urgency == Urgency::Look {
             return turn.await.map_err(|wait| ApiError::Budget { call: call.describe(), wait });
         }
         tokio::select! {

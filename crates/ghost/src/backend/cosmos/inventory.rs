@@ -207,7 +207,7 @@ mod tests {
         let volumes = json!([
             { "id": "v-1", "name": "prod-pvc-1", "size_gigabytes": 10, "tags": own,
               "region": { "slug": "ams1" }, "droplet_ids": [101], "created_at": "2026-01-01T00:00:00Z" },
-            { "id": "v-2", "name": "mine", "size_gigabytes": 1, "region": { "slug": "" } },
+            { "id": "v-2", "name": "mine", "size_gigabytes": 1, "droplet_ids": null, "region": { "slug": "" } },
         ]);
         let clone = json!(["ghost", "ghost:cluster:prod", "ghost:clone:0123456789abcdef0123"]);
         let snapshots = json!([
@@ -242,8 +242,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_missing_or_odd_makes_the_whole_inventory_fail() {
-        let sound =
-            json!({ "id": "v-1", "name": "a", "size_gigabytes": 1, "region": { "slug": "r" } });
+        let sound = json!({ "id": "v-1", "name": "a", "size_gigabytes": 1, "droplet_ids": [], "region": { "slug": "r" } });
         let mut odd = sound.clone();
         odd["id"] = json!("");
         for (volumes, snapshots) in

@@ -251,7 +251,7 @@ mod tests {
     fn page(ids: std::ops::Range<u64>, made: Option<&str>, total: u64) -> String {
         let volume = |id: u64| {
             let (region, name) = (json!({ "slug": "r" }), format!("n-{id}"));
-            json!({ "id": format!("v-{id}"), "name": name, "size_gigabytes": 1, "region": region,
+            json!({ "id": format!("v-{id}"), "name": name, "size_gigabytes": 1, "droplet_ids": [], "region": region,
                 "created_at": made })
         };
         let page: Vec<_> = ids.map(volume).collect();

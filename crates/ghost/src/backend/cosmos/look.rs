@@ -486,7 +486,8 @@ mod tests {
                 "/v2/volumes/v-1" => response(
                     200,
                     None,
-                    r#"{"volume":{"id":"v-1","name":"a","size_gigabytes":1,"region":{"slug":"r"}}}"#,
+                    r#"{"volume":{"id":"v-1","name":"a","size_gigabytes":1,"droplet_ids":[],
+                        "region":{"slug":"r"}}}"#,
                 ),
                 "/v2/volumes/v-2" | "/v2/volumes/v-3" => response(404, None, ABSENT),
                 // A list that says that it has more than it shows.

@@ -11,6 +11,8 @@ pub(super) struct Volume {
     pub(super) name: String,
     pub(super) size_gigabytes: u64,
     pub(super) region: Region,
+    /// An answer without them is none: nothing else tells where the volume is.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub(super) droplet_ids: Option<Vec<u64>>,
     pub(super) tags: Option<Vec<String>>,
     /// The slot on its droplet, where the host is one of Xen; an extension of the API.
@@ -195,4 +197,24 @@ pub(super) enum PostAction {
 pub(super) fn size(gib: u64) -> Option<Bytes> {
     let size = Bytes::from_gib(gib);
     (gib > 0 && i64::try_from(size.get()).is_ok()).then_some(size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn b43_a_volume_that_does_not_say_where_it_is_is_no_answer() {
+        let told = |droplets: &str| {
+            let text = format!(
+                r#"{{"id":"v","name":"n","size_gigabytes":1,"region":{{"slug":"r"}}{droplets}}}"#
+            );
+            serde_json::from_str::<Volume>(&text).map(|volume| volume.droplet_ids)
+        };
+        assert_eq!(told(r#","droplet_ids":[7]"#).expect("told"), Some(vec![7]));
+        // The API's document allows for it.
+        assert_eq!(told(r#","droplet_ids":null"#).expect("told"), None);
+        let error = told("").expect_err("not told").to_string();
+        assert!(error.contains("droplet_ids"), "{error}");
+    }
 }
