@@ -81,7 +81,8 @@ impl<E: Exchange> Cosmos<E> {
     /// was read, and the error of any page that could not be.
     pub async fn inventory(&self, cluster: &ClusterId) -> Result<Vec<Item>> {
         let volumes = list::volumes(&self.client, &self.recent).await?;
-        let snapshots = self.read_all(None).await?;
+        // What was done a moment ago may not show: whoever deletes looks once more at each.
+        let snapshots = self.list_all(None).await?;
         let volumes = volumes.into_iter().map(|volume| of_volume(cluster, volume));
         let snapshots = snapshots.into_iter().map(|snapshot| of_snapshot(cluster, snapshot));
         volumes.chain(snapshots).collect()

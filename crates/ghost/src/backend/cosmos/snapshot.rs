@@ -148,7 +148,7 @@ impl<E: Exchange> Cosmos<E> {
     }
 
     /// What the cloud lists of them. A volume that is gone may have left some.
-    async fn list_all(&self, source: Option<&VolumeId>) -> Result<Vec<wire::Snapshot>> {
+    pub(super) async fn list_all(&self, source: Option<&VolumeId>) -> Result<Vec<wire::Snapshot>> {
         if let Some(source) = source.filter(|source| is_sendable(source)) {
             let which = Which {
                 route: "/v2/volumes/{id}/snapshots",
