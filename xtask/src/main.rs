@@ -60,8 +60,8 @@ enum Command {
     },
     /// Lets many volumes live on real loop devices, with faults on, and looks for what is left
     Soak {
-        /// How many volumes
-        #[arg(long, default_value_t = 10_000)]
+        /// How many volumes; at least two thousand, since the first and the last thousand are compared
+        #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(2000..))]
         lives: u64,
     },
     /// Checks the house rules that no compiler knows
