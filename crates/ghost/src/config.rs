@@ -207,8 +207,7 @@ impl NodeConfig {
             allow_unidentified: args.allow_unidentified,
             registration: registration.transpose()?,
             format_notes_dir: args.format_notes_dir.clone(),
-            kubelet_dir: KubeletDir::open(&args.kubelet_dir)
-                .map_err(|error| error.context("--kubelet-dir"))?,
+            kubelet_dir: KubeletDir::new(args.kubelet_dir.clone()),
             shared,
         })
     }

@@ -16,36 +16,49 @@ use crate::error::{Error, Result};
 
 /// The folder that the kubelet keeps its volumes below, if this machine has it.
 #[derive(Clone, Debug, Default)]
-pub struct KubeletDir(Option<PathBuf>);
+pub struct KubeletDir(PathBuf);
 
 impl KubeletDir {
-    /// The folder at this path. One that is not there is none: no volume can be mounted below it.
-    ///
-    /// # Errors
-    /// `Invalid` when it cannot be looked at.
-    pub fn open(path: &Path) -> Result<Self> {
-        match fs::canonicalize(path) {
-            Ok(path) => Ok(Self(Some(path))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self(None)),
-            Err(error) => Err(Error::invalid(format!("{} cannot be looked at", path.display()))
-                .with_source(error)),
+    /// The folder at this path. As long as it is not there, no volume can be mounted below it.
+    #[must_use]
+    pub fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// Checks that what is mounted at this place reaches the kubelet, if it is the kubelet's.
+    pub(super) fn check(&self, table: &MountTable, place: &Path) -> Result<()> {
+        let Some(dir) = self.resolve()? else { return Ok(()) };
+        check_shared(table, &dir, &dir)?;
+        match place.parent() {
+            // There may be a mount of the kubelet's own between.
+            Some(folder) if folder.starts_with(&dir) => check_shared(table, &dir, folder),
+            _ => Ok(()),
         }
     }
 
-    /// Checks that what is mounted below it reaches the kubelet.
-    pub(super) fn check(&self, table: &MountTable) -> Result<()> {
-        let Some(dir) = &self.0 else { return Ok(()) };
-        match table.covering(dir) {
-            Some(entry) if !entry.shared => Err(Error::precondition(format!(
-                "what is mounted below {} stays unseen by the kubelet, and its pods would write to \
-                 the root disk: the mount at {} is not shared; mount the folder into the driver's \
-                 container with mountPropagation Bidirectional, and on the machine run `mount \
-                 --make-rshared /`",
-                dir.display(),
-                entry.target.display()
-            ))),
-            _ => Ok(()),
+    fn resolve(&self) -> Result<Option<PathBuf>> {
+        match fs::canonicalize(&self.0) {
+            Ok(path) => Ok(Some(path)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => {
+                let path = self.0.display();
+                Err(Error::failed(format!("{path} cannot be looked at")).with_source(error))
+            }
         }
+    }
+}
+
+fn check_shared(table: &MountTable, dir: &Path, folder: &Path) -> Result<()> {
+    match table.covering(folder) {
+        Some(entry) if !entry.shared => Err(Error::precondition(format!(
+            "what is mounted in {} stays unseen by the kubelet, and its pods would write to the \
+             root disk: the mount at {} is not shared; mount {} into the driver's container with \
+             mountPropagation Bidirectional, and on the machine run `mount --make-rshared /`",
+            folder.display(),
+            entry.target.display(),
+            dir.display()
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -55,7 +68,7 @@ impl KubeletDir {
 /// `Precondition` when it would not; `Failed` when the mount table cannot be read.
 pub async fn check_kubelet_dir(node: &Node) -> Result<()> {
     let table = node.host.mounts().await.map_err(domain)?;
-    node.kubelet_dir.check(&table)
+    node.kubelet_dir.check(&table, &node.kubelet_dir.0)
 }
 
 #[cfg(test)]
@@ -74,29 +87,49 @@ mod tests {
             entry.shared = shared;
             entry
         };
-        let check = |entries| {
-            let dir = KubeletDir(Some("/var/lib/kubelet".into()));
-            dir.check(&MountTable::new(entries)).map_err(|error| error.kind())
+        // The folder is a real one, since links are followed; its parents may be links themselves.
+        let root = tempfile::tempdir().expect("a folder");
+        let kubelet = root.path().join("kubelet");
+        fs::create_dir_all(kubelet.join("plugins")).expect("made");
+        let link = root.path().join("link");
+        std::os::unix::fs::symlink(&kubelet, &link).expect("a link");
+        let kubelet = fs::canonicalize(&kubelet).expect("there");
+        let [above, below] = [kubelet.parent().expect("a parent"), &kubelet.join("plugins")];
+        let text = |path: &Path| path.to_str().expect("text").to_owned();
+        let (dir, above, below) = (text(&kubelet), text(above), text(below));
+        let check_at = |place: &Path, entries| {
+            let dir = KubeletDir::new(link.clone());
+            dir.check(&MountTable::new(entries), place).map_err(|error| error.kind())
         };
+        let check = |entries| check_at(&kubelet.join("plugins/csi"), entries);
         let refused = Err(ErrorKind::Precondition);
         assert_eq!(check(vec![mount("/", true)]), Ok(()));
         assert_eq!(check(vec![mount("/", false)]), refused);
-        assert_eq!(check(vec![mount("/var/lib", false), mount("/", true)]), refused);
-        assert_eq!(check(vec![mount("/", false), mount("/var/lib/kubelet", true)]), Ok(()));
+        assert_eq!(check(vec![mount(&above, false), mount("/", true)]), refused);
+        assert_eq!(check(vec![mount("/", false), mount(&dir, true)]), Ok(()));
         // Of two at one place the later is seen; a name that only begins alike is another one.
-        let stacked = vec![mount("/var/lib/kubelet", true), mount("/var/lib/kubelet", false)];
+        let stacked = vec![mount(&dir, true), mount(&dir, false)];
         assert_eq!(check(stacked), refused);
-        assert_eq!(check(vec![mount("/", true), mount("/var/lib/kube", false)]), Ok(()));
+        assert_eq!(check(vec![mount("/", true), mount(&dir[..dir.len() - 1], false)]), Ok(()));
+        // A mount of its own between the folder and the place, but not beside or at the place.
+        let between = || vec![mount("/", true), mount(&below, false)];
+        assert_eq!(check(between()), refused);
+        assert_eq!(check_at(&kubelet.join("pods/csi"), between()), Ok(()));
+        assert_eq!(check_at(&kubelet.join("plugins"), between()), Ok(()));
+        // What is not the kubelet's is not its affair.
+        assert_eq!(check_at(Path::new("/elsewhere/csi"), between()), Ok(()));
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_none_and_links_are_followed() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let absent = KubeletDir::open(&dir.path().join("absent")).expect("none");
-        assert!(absent.0.is_none());
-        let link = dir.path().join("link");
-        std::os::unix::fs::symlink(dir.path(), &link).expect("a link");
-        let opened = KubeletDir::open(&link).expect("there");
-        assert_eq!(opened.0, Some(fs::canonicalize(dir.path()).expect("there")));
+    fn b25_a_folder_that_comes_later_is_checked_then() {
+        let root = tempfile::tempdir().expect("a folder");
+        let dir = KubeletDir::new(root.path().join("kubelet"));
+        let mut entry = Fixture::new(Content::Blank).host.table().entries()[0].clone();
+        (entry.target, entry.shared) = ("/".into(), false);
+        let table = MountTable::new(vec![entry]);
+        let place = root.path().join("kubelet/plugins");
+        assert!(dir.check(&table, &place).is_ok());
+        fs::create_dir(root.path().join("kubelet")).expect("made");
+        assert!(dir.check(&table, &place).is_err());
     }
 }

@@ -27,7 +27,7 @@ pub(super) async fn publish(node: &Node, disk: &Disk, request: &PublishRequest) 
 
     let device = find_proven(node, disk).await?;
     let table = node.host.mounts().await.map_err(domain)?;
-    node.kubelet_dir.check(&table)?;
+    node.kubelet_dir.check(&table, &target)?;
     if table.at(&target).any(|entry| entry.device == Some(device.number())) {
         return Err(Error::conflict(
             "the volume is published there as a filesystem, but as a device is asked for; \

@@ -36,7 +36,7 @@ pub(super) async fn publish(
     let access = effective_access(request);
 
     let table = table.map_err(domain)?;
-    node.kubelet_dir.check(&table)?;
+    node.kubelet_dir.check(&table, &target)?;
     if table.at(&target).any(is_device_node) {
         return Err(Error::conflict(
             "a device is published there, but a filesystem is asked for; unpublish it first",

@@ -16,7 +16,7 @@ pub(super) async fn stage(node: &Node, disk: &Disk, staging: &Path) -> Result<()
     let staging = place::resolve(node, "staging path", staging).await?;
     let device = find_proven(node, disk).await?;
     let table = node.host.mounts().await.map_err(domain)?;
-    node.kubelet_dir.check(&table)?;
+    node.kubelet_dir.check(&table, &staging)?;
     if let Some(entry) = table.at(&staging).next_back() {
         let what = format!(
             "{} is mounted at the staging path as {}, but a block volume is asked for; unstage it \

@@ -30,7 +30,7 @@ pub(super) async fn stage(
     };
 
     let mut table = node.host.mounts().await.map_err(domain)?;
-    node.kubelet_dir.check(&table)?;
+    node.kubelet_dir.check(&table, &staging)?;
     let top = table.at(&staging).next_back();
     let seen = top::observe(node, disk, top, &table).await?;
     if top::decide(&seen.top, wanted)? == Step::Done {
