@@ -140,15 +140,20 @@ impl<E: Exchange> Cosmos<E> {
     pub(super) async fn read_all(&self, source: Option<&VolumeId>) -> Result<Vec<wire::Snapshot>> {
         self.fresh.settled().await;
         let mut all = self.fresh.applied_to(self.list_all(source).await?);
-        // A filter that is not understood answers everything.
-        all.retain(|one| {
-            is_of_volume(one) && source.is_none_or(|source| one.resource_id == source.as_str())
-        });
+        all.retain(|one| source.is_none_or(|source| one.resource_id == source.as_str()));
         Ok(all)
     }
 
-    /// What the cloud lists of them. A volume that is gone may have left some.
+    /// Those that the cloud lists now, and perhaps some of other volumes.
     pub(super) async fn list_all(&self, source: Option<&VolumeId>) -> Result<Vec<wire::Snapshot>> {
+        let mut all = self.read_pages(source).await?;
+        // A filter that is not understood answers everything.
+        all.retain(is_of_volume);
+        Ok(all)
+    }
+
+    /// A volume that is gone may have left some.
+    async fn read_pages(&self, source: Option<&VolumeId>) -> Result<Vec<wire::Snapshot>> {
         if let Some(source) = source.filter(|source| is_sendable(source)) {
             let which = Which {
                 route: "/v2/volumes/{id}/snapshots",
