@@ -171,3 +171,33 @@ async fn b03_a_detachment_that_an_old_read_seems_to_show_is_waited_for() {
     assert!(!cloud.to_string().contains("\"in-progress\""), "{cloud}");
     controller.delete(&volume).await.unwrap();
 }
+
+/// The same where the cloud refuses the detachment, for what is done to another volume there.
+#[tokio::test]
+async fn b03_a_detachment_that_is_refused_is_not_done_because_an_old_read_seems_to_show_it() {
+    let mut world = World::empty("2s", false, "info");
+    world.parts.start_simulator(&["--read-lag", "2s", "--one-event-per-droplet"]).unwrap();
+    world.parts.start_controller(&[]).unwrap();
+    let mut controller = world.controller().await;
+    let volume = controller.create("pvc-old-read", 1, mounted("ext4")).await.unwrap();
+    let other = controller.create("pvc-other", 1, mounted("ext4")).await.unwrap();
+    let (mut attaching, mut attached) = (controller.clone(), volume.clone());
+    tokio::select! {
+        done = attaching.attach(&mut attached, 101) => panic!("it was over too soon: {done:?}"),
+        () = world.action_begun() => {}
+    }
+    world.parts.kill_controller().unwrap();
+    world.parts.start_controller(&[]).unwrap();
+    let mut controller = world.controller().await;
+    while world.cloud().await.to_string().contains("\"in-progress\"") {
+        tokio::task::yield_now().await;
+    }
+    let attach = json!({"type": "attach", "droplet_id": 101});
+    let actions = format!("/v2/volumes/{}/actions", other.id);
+    world.by_hand(reqwest::Method::POST, &actions, Some(attach)).await;
+    controller.detach(&volume, 101).await.unwrap();
+    let cloud = world.cloud().await;
+    let volumes = cloud["volumes"].as_array().unwrap();
+    let own = volumes.iter().find(|own| own["id"] == volume.id.as_str()).unwrap();
+    assert_eq!(own["droplet_ids"], json!([]), "{cloud}");
+}
