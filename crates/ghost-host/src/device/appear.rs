@@ -119,15 +119,17 @@ fn look(roots: &Roots, disk: &DiskAddress) -> std::result::Result<BlockDevice, N
     match (fit, &device.identity, &roots.unidentified) {
         (Fit::Whole | Fit::CutShort, ..) => must_be_unique(roots, &device, disk, fit)?,
         (Fit::Other, Identity::Unreadable, Some(taken)) => take(taken, &device, disk)?,
-        (Fit::Other, ..) => {
-            return Err(NotYet::Refused(Error::WrongDisk {
-                path: device.path,
-                wanted: disk.names.join(" or "),
-                found: device.identity,
-            }));
-        }
+        (Fit::Other, ..) => return Err(another(device, disk)),
     }
     large_enough(device, disk)
+}
+
+fn another(device: BlockDevice, disk: &DiskAddress) -> NotYet {
+    NotYet::Refused(Error::WrongDisk {
+        path: device.path,
+        wanted: disk.names.join(" or "),
+        found: device.identity,
+    })
 }
 
 fn large_enough(
@@ -164,6 +166,10 @@ fn without_link(
         let device = number.map_or(Ok(None), |number| open::open_number(roots, number));
         let device = device.map_err(absent)?;
         let device = device.ok_or_else(|| NotYet::Absent(format!("{name} has gone away")))?;
+        // The number may have become another disk's before it was opened, and cannot any more.
+        if !is_it(&device.identity) {
+            return Err(another(device, disk));
+        }
         return large_enough(device, disk);
     }
     let Some(taken) = &roots.unidentified else { return Err(NotYet::Absent(seen)) };

@@ -47,8 +47,10 @@ pub(crate) fn candidates(roots: &Roots, disk: &DiskAddress) -> Result<Vec<BlockD
         let number = fs::read_to_string(entry.path().join("dev")).ok();
         let Some(number) = number.as_deref().and_then(DeviceNumber::parse) else { continue };
         let Ok(Some(device)) = open::open_number(roots, number) else { continue };
+        // The number may have become another disk's before it was opened, and cannot any more.
+        let is_xen = matches!(device.identity, Identity::Xen(_));
         let in_use = !device.users.is_empty() || table.of_device(number).next().is_some();
-        if device.size == disk.minimum_size && !in_use {
+        if is_xen && device.size == disk.minimum_size && !in_use {
             found.push(device);
         }
     }

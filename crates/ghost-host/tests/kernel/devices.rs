@@ -101,6 +101,46 @@ async fn b10_a_serial_that_was_cut_counts_only_if_no_other_disk_has_it() {
     lab.host().find_disk(&whole, Duration::ZERO).await.unwrap();
 }
 
+/// The kernel's account of a disk that was swapped for another one of the same number, after the
+/// disks had been listed and before it was opened: the list has the old one, the number the new one.
+#[tokio::test]
+async fn b08_a_xen_disk_that_is_swapped_before_it_is_opened_is_another_one() {
+    if !is_root() {
+        return;
+    }
+    let VirtioLab { lab, sysfs } = VirtioLab::new();
+    let number = disk(&lab, "swapped", MIB).await.number().to_string();
+    let show = |folder: PathBuf, node: &str| {
+        fs::create_dir_all(folder.join("device")).unwrap();
+        symlink("../../../bus/xen", folder.join("device/subsystem")).unwrap();
+        fs::write(folder.join("device/nodename"), node).unwrap();
+        fs::write(folder.join("dev"), &number).unwrap();
+        fs::write(folder.join("uevent"), format!("DEVNAME=loop{}\n", &number[2..])).unwrap();
+    };
+    let now = sysfs.join("dev/block").join(&number);
+    show(sysfs.join("block/xvdj"), "device/vbd/51792\n");
+    show(now.clone(), "device/vbd/51808\n");
+    let address = |names: &[&str]| DiskAddress {
+        link: PathBuf::from("disk/by-id/absent"),
+        names: names.iter().map(|name| (*name).to_owned()).collect(),
+        minimum_size: MIB,
+    };
+    let slot = address(&["v-1", &Identity::name_of_slot("xvdf")]);
+    let host = || lab.host().with_sysfs(&sysfs);
+    let error = host().find_disk(&slot, Duration::ZERO).await.unwrap_err();
+    let is_other = |found: &Identity| *found == Identity::Xen("xvdg".to_owned());
+    assert!(matches!(&error, Error::WrongDisk { found, .. } if is_other(found)), "{error:?}");
+    // One that is taken on trust is at least a Xen disk.
+    fs::remove_dir_all(now.join("device")).unwrap();
+    let trusting = || host().allowing_unidentified();
+    let error = trusting().find_disk(&address(&["v-1"]), Duration::ZERO).await.unwrap_err();
+    assert!(matches!(&error, Error::DiskAbsent { .. }), "{error:?}");
+    fs::remove_dir_all(&now).unwrap();
+    show(now, "device/vbd/51792\n");
+    trusting().find_disk(&address(&["v-1"]), Duration::ZERO).await.unwrap();
+    host().find_disk(&slot, Duration::ZERO).await.unwrap();
+}
+
 #[tokio::test]
 async fn b08_udev_is_reminded_once_of_a_link_that_leads_to_another_disk() {
     if !is_root() {
