@@ -92,12 +92,16 @@ async fn b13_partition_tables_and_other_users_of_disks_are_named_and_kept() {
     write(&node, 512, &label);
     assert_foreign(&lab, "lvm", "LVM2_member").await;
 
-    let node = disk(&lab, "luks", 64 * MIB).await.path().to_owned();
-    let mut header = [0; 592];
-    header[..8].copy_from_slice(b"LUKS\xba\xbe\0\x01");
-    header[168..204].copy_from_slice(b"2f1e0c0a-1111-2222-3333-444455556666");
-    write(&node, 0, &header);
-    assert_foreign(&lab, "luks", "crypto_LUKS").await;
+    for version in [1, 2] {
+        let name = format!("luks{version}");
+        let node = disk(&lab, &name, 64 * MIB).await.path().to_owned();
+        let mut header = [0; 592];
+        header[..6].copy_from_slice(b"LUKS\xba\xbe");
+        header[7] = version;
+        header[168..204].copy_from_slice(b"2f1e0c0a-1111-2222-3333-444455556666");
+        write(&node, 0, &header);
+        assert_foreign(&lab, &name, "crypto_LUKS").await;
+    }
 
     let node = disk(&lab, "swap", 64 * MIB).await.path().to_owned();
     run("mkswap", &[text(&node)]);

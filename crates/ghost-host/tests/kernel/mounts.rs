@@ -248,3 +248,22 @@ async fn a_write_protected_device_may_be_bound_read_only() {
     });
     written.unwrap_err();
 }
+
+#[tokio::test]
+async fn every_filesystem_takes_the_option_to_discard_what_is_freed() {
+    if !is_root() {
+        return;
+    }
+    let lab = Lab::new();
+    let host = lab.host();
+    for kind in FilesystemKind::ALL {
+        let device = formatted(&lab, kind.name(), 320 * MIB, kind).await;
+        let target = folder(&lab, &format!("stage-{kind}")).await;
+        let options = vec!["discard".to_owned()];
+        host.mount(&device, &Mount { options, ..plain(&target, kind) }).await.unwrap();
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let mut mounts = table.lines().filter(|line| line.contains(text(&target)));
+        assert!(mounts.any(|line| line.contains("discard")), "{kind}: {table}");
+        host.unmount(&target).await.unwrap();
+    }
+}
