@@ -74,6 +74,9 @@ async fn every_call(world: &World) -> Vec<(&'static str, Result<(), Status>)> {
     };
     let get = pb::ControllerGetVolumeRequest { volume_id: "v-6".to_owned() };
     let list = pb::ListVolumesRequest::default();
+    let forget = pb::DeleteSnapshotRequest { snapshot_id: "s-1".to_owned(), ..Default::default() };
+    let snapshots = pb::ListSnapshotsRequest::default();
+    let capacity = pb::GetCapacityRequest::default();
     macro_rules! call {
         ($method:ident, $request:expr) => {
             async {
@@ -92,6 +95,11 @@ async fn every_call(world: &World) -> Vec<(&'static str, Result<(), Status>)> {
         call!(controller_get_volume, get),
         call!(list_volumes, list),
     );
+    let (forget, snapshots, capacity) = tokio::join!(
+        call!(delete_snapshot, forget),
+        call!(list_snapshots, snapshots),
+        call!(get_capacity, capacity),
+    );
     vec![
         ("create", create),
         ("delete", delete),
@@ -101,6 +109,9 @@ async fn every_call(world: &World) -> Vec<(&'static str, Result<(), Status>)> {
         ("snapshot", snapshot),
         ("get", get),
         ("list", list),
+        ("delete of a snapshot", forget),
+        ("list of snapshots", snapshots),
+        ("capacity", capacity),
     ]
 }
 
@@ -185,6 +196,45 @@ async fn b54_an_answer_that_makes_no_sense_leaves_the_outcome_open_and_names_the
         // three actions.
         let posts = far_end.count("POST") - posts;
         assert!(posts <= 5, "{what}: {posts} requests that change something");
+        assert_no_token(&world, &answers);
+    }
+}
+
+#[tokio::test]
+async fn b54_every_call_is_to_be_tried_again_while_the_cloud_refuses_or_fails() {
+    let too_many = r#"{"id": "too_many_requests", "message": "API Rate limit exceeded."}"#;
+    let refused = |retry_after: &str| {
+        let head = "HTTP/1.1 429 Told\r\ncontent-type: application/json\r\nconnection: close";
+        let length = too_many.len();
+        format!(
+            "{head}\r\nretry-after: {retry_after}\r\ncontent-length: {length}\r\n\r\n{too_many}"
+        )
+    };
+    let page = "<html><body>502 Bad Gateway</body></html>";
+    let answers = [
+        refused("0"),
+        refused("99999"),
+        refused("Fri, 31 Dec 2100 23:59:59 GMT"),
+        refused("Fri, 15 Jan 2021 08:00:00 GMT"),
+        json_answer(500, r#"{"id": "server_error", "message": "Unexpected error"}"#),
+        answer(502, "text/html", page),
+        json_answer(503, r#"{"id": "service_unavailable", "message": "try again"}"#),
+        // The connection is closed without a word.
+        String::new(),
+    ];
+    for bytes in answers {
+        let (now, far_end) = FarEnd::changing().await;
+        now.lock().unwrap().clone_from(&bytes);
+        let world = world_of(&far_end).await;
+        let answers = every_call(&world).await;
+        for (call, answer) in &answers {
+            let status = answer.as_ref().expect_err("nothing was done");
+            assert_eq!(status.code(), Code::Unavailable, "{bytes}: {call}: {status}");
+        }
+        // What was refused may be sent again, what may have been done is not.
+        let posts = far_end.count("POST");
+        let most = if bytes.starts_with("HTTP/1.1 429") { 20 } else { 5 };
+        assert!(posts <= most, "{bytes}: {posts} requests that change something");
         assert_no_token(&world, &answers);
     }
 }

@@ -9,7 +9,8 @@ use xtask::volume_life::mounted;
 
 use crate::world::World;
 
-async fn get(url: String) -> (u16, String) {
+/// The status and the text that are at an address.
+pub(crate) async fn get(url: String) -> (u16, String) {
     let client = reqwest::Client::builder().tls_certs_only([]).build().unwrap();
     let answer = client.get(url).send().await.unwrap();
     (answer.status().as_u16(), answer.text().await.unwrap())
@@ -17,7 +18,7 @@ async fn get(url: String) -> (u16, String) {
 
 /// An address that nothing listens at. Another process could take it before it is used; then the
 /// driver says so and the test fails.
-fn free_address() -> String {
+pub(crate) fn free_address() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().to_string()
 }

@@ -12,6 +12,7 @@ use serde_json::json;
 use xtask::playground::TOKEN;
 use xtask::volume_life::{GIB, Volume, mounted};
 
+use crate::process::{free_address, get};
 use crate::world::{World, attach_request, is_root};
 
 const SECRET: &str = "CANARY-of-a-request";
@@ -155,6 +156,10 @@ async fn b45_b46_no_secret_is_in_a_log_a_command_line_or_an_error() {
         return;
     }
     let mut world = World::empty("0ms", true, "trace");
+    let admin = [free_address(), free_address()];
+    world.parts.start_simulator(&[]).unwrap();
+    world.parts.start_controller(&["--admin-addr", &admin[0]]).unwrap();
+    world.parts.start_node(101, &["--admin-addr", &admin[1]]).unwrap();
     world.parts.start_parts().unwrap();
     let watch = Watch::start(world.parts.pids());
     let mut controller = world.controller().await;
@@ -214,6 +219,11 @@ async fn b45_b46_no_secret_is_in_a_log_a_command_line_or_an_error() {
         told.push(text);
     }
     told.push(fs::read_to_string("/proc/self/mountinfo").unwrap());
+    for address in admin {
+        let (status, text) = get(format!("http://{address}/metrics")).await;
+        assert!(status == 200 && !text.is_empty());
+        told.push(text);
+    }
     for secret in [SECRET, TOKEN, OPTION] {
         for text in &told {
             let line = text.lines().find(|line| line.contains(secret));
