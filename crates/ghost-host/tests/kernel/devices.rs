@@ -86,6 +86,10 @@ async fn b10_a_serial_that_was_cut_counts_only_if_no_other_disk_has_it() {
     let found = lab.host().find_disk(&address, Duration::ZERO).await.unwrap();
     assert_eq!(found.number(), device.number());
     assert_eq!(*found.identity(), Identity::Virtio(long[..20].to_owned()));
+    // The only one, and yet not large enough to be the volume's.
+    let larger = DiskAddress { minimum_size: 2 * MIB, ..address.clone() };
+    let error = lab.host().find_disk(&larger, Duration::ZERO).await.unwrap_err();
+    assert!(error.to_string().contains(&MIB.to_string()), "{error:?}");
 
     lab.plug("second", "vdd", &long[..20]).await;
     let error = lab.host().find_disk(&address, Duration::ZERO).await.unwrap_err();
