@@ -93,7 +93,7 @@ async fn a_restored_volume_and_a_clone_have_the_data_of_their_moment() {
 
 #[tokio::test]
 async fn snapshots_and_what_is_made_of_them_stay_within_their_calls() {
-    let (world, mut controller, source) = spoken_of(&[]).await;
+    let (mut world, mut controller, source) = spoken_of(&[]).await;
     let (requests, snapshot) =
         world.requests_during(controller.snapshot("snapshot-1", &source)).await;
     let snapshot = snapshot.unwrap();
@@ -116,11 +116,11 @@ async fn snapshots_and_what_is_made_of_them_stay_within_their_calls() {
     }
     let clone = || of_volume(&source.id);
     let table = [
-        ("pvc-clone", 1, vec![FIND, LOOK, OF_VOLUME, MAKE, CREATE, ONE, DELETE]),
+        ("pvc-clone", 1, vec![FIND, LOOK, OF_VOLUME, MAKE, CREATE, DELETE]),
         // Nothing shows that the snapshot is gone but a look.
         ("pvc-clone", 1, vec![FIND, OF_VOLUME]),
         // The snapshot goes before the clone grows.
-        ("pvc-grown", 2, vec![FIND, LOOK, OF_VOLUME, MAKE, CREATE, ONE, DELETE, ACTION, LOOK]),
+        ("pvc-grown", 2, vec![FIND, LOOK, OF_VOLUME, MAKE, CREATE, DELETE, ACTION, LOOK]),
     ];
     for (name, gib, expected) in table {
         let create = controller.create_of(name, gib, block(), clone());
@@ -128,7 +128,11 @@ async fn snapshots_and_what_is_made_of_them_stay_within_their_calls() {
         made.unwrap();
         assert_eq!(requests, expected, "{name}");
     }
-    // Before a snapshot is deleted it is read, since the id may be that of a machine's.
+    // Before a snapshot is deleted it is read, since the id may be that of a machine's; but not one
+    // that this very process has made.
+    world.parts.kill_controller().unwrap();
+    world.parts.start_controller(&[]).unwrap();
+    let mut controller = world.controller().await;
     for expected in [&[ONE, DELETE][..], &[ONE]] {
         let delete = controller.delete_snapshot(&snapshot.snapshot_id);
         let (requests, deleted) = world.requests_during(delete).await;
@@ -340,6 +344,27 @@ async fn clones_asked_for_together_share_a_snapshot_and_a_later_one_has_its_own(
     let (requests, made) = world.requests_during(clone(6)).await;
     made.unwrap();
     assert!(requests.iter().all(|request| request != MAKE), "{requests:?}");
+    assert_eq!(snapshots(&world).await, 0);
+}
+
+/// While one grows, it no longer needs the snapshot.
+#[tokio::test]
+async fn clones_that_grow_together_leave_no_snapshot_behind() {
+    let mut world = World::empty("500ms", false, "info");
+    world.parts.start_parts().unwrap();
+    let controller = world.controller().await;
+    let source = controller.clone().create("pvc-source", 1, mounted("ext4")).await.unwrap();
+    let clone = |number: usize| {
+        let (mut controller, source) = (controller.clone(), source.clone());
+        async move {
+            let name = format!("pvc-clone-{number}");
+            controller.create_of(&name, 2, mounted("ext4"), of_volume(&source.id)).await
+        }
+    };
+    let (first, second, third) = tokio::join!(clone(1), clone(2), clone(3));
+    for made in [first, second, third] {
+        made.unwrap();
+    }
     assert_eq!(snapshots(&world).await, 0);
 }
 

@@ -37,6 +37,11 @@ impl Fresh {
         self.changed(id, None);
     }
 
+    /// Whether this process has made it a moment ago.
+    pub(super) fn has_made(&self, id: &str) -> bool {
+        self.lock().get(id).is_some_and(|(_, made)| made.is_some())
+    }
+
     /// The list as it will be when it shows all that was done here.
     pub(super) fn applied_to(&self, listed: Vec<Snapshot>) -> Vec<Snapshot> {
         let mut changes = self.lock();

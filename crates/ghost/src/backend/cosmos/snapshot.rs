@@ -105,7 +105,7 @@ impl<E: Exchange> Snapshots for Cosmos<E> {
         let path = path(id).ok_or_else(absent)?;
         // The id does not tell what it is of, and the route would delete a machine's backup as well.
         // That never changes, so nothing can come between this look and the deletion.
-        if self.read_snapshot(id).await?.is_none() {
+        if !self.fresh.has_made(id.as_str()) && self.read_snapshot(id).await?.is_none() {
             return Err(absent());
         }
         match self.client.call(Call::delete(ROUTE, path)).await {
@@ -175,13 +175,15 @@ impl<E: Exchange> Cosmos<E> {
         loop {
             let fits =
                 |found: &Snapshot| found.source == spec.source && found.purpose == spec.purpose;
-            // A look that fails shows nothing, and no more.
+            // One look begins when lists must show it. One that fails shows nothing, and no more.
+            let began = Instant::now();
             let found = Snapshots::find(self, &spec.name).await.unwrap_or_default();
             let found = found.into_iter().find(fits);
-            if found.is_some() || Instant::now() + SETTLE_WAIT > give_up {
+            let left = give_up.saturating_duration_since(began);
+            if found.is_some() || left.is_zero() {
                 return found;
             }
-            tokio::time::sleep(self.client.jitter(SETTLE_WAIT)).await;
+            tokio::time::sleep(self.client.jitter(SETTLE_WAIT).min(left)).await;
         }
     }
 

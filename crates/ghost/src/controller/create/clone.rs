@@ -155,8 +155,9 @@ impl Ticket {
 
     /// Deletes what was made for this clone, unless others are at it. `used` are the snapshots that
     /// this try has met; if none, an earlier one may have left some.
-    async fn tidy_up(&self, snapshots: &dyn Snapshots, used: Vec<Snapshot>) -> Result<()> {
-        let _turn = self.source.turn.lock().await;
+    async fn tidy_up(self, snapshots: &dyn Snapshots, used: Vec<Snapshot>) -> Result<()> {
+        let source = Arc::clone(&self.source);
+        let _turn = source.turn.lock().await;
         let own = if used.is_empty() {
             snapshots.list(Some(&self.id)).await.map_err(left_behind)?
         } else {
@@ -183,6 +184,8 @@ impl Ticket {
                 },
             }
         }
+        // Within the turn, so that of two who leave the later sees that it is the last.
+        drop(self);
         Ok(())
     }
 
