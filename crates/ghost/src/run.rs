@@ -172,7 +172,7 @@ async fn answer<Register: Future<Output = Result<()>>>(
         tracing::info!("told to stop");
         // First of all, so that the kubelet begins nothing more.
         unregister.cancel();
-        let _ = when_unregistered.await;
+        let _ = tokio::time::timeout(LAST_ANSWERS, when_unregistered).await;
         if !operations.drain(GRACE).await {
             tracing::warn!("stopping although operations are still running");
         }

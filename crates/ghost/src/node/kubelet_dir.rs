@@ -28,12 +28,21 @@ impl KubeletDir {
     /// Checks that what is mounted at this place reaches the kubelet, if it is the kubelet's.
     pub(super) fn check(&self, table: &MountTable, place: &Path) -> Result<()> {
         let Some(dir) = self.resolve()? else { return Ok(()) };
-        check_shared(table, &dir, &dir)?;
         match place.parent() {
-            // There may be a mount of the kubelet's own between.
             Some(folder) if folder.starts_with(&dir) => check_shared(table, &dir, folder),
             _ => Ok(()),
         }
+    }
+
+    /// Checks that there is any place in it where what is mounted reaches the kubelet: the folder
+    /// itself, or parts of it that are shared each by itself.
+    fn check_any(&self, table: &MountTable) -> Result<()> {
+        let Some(dir) = self.resolve()? else { return Ok(()) };
+        let mut parts = table.entries().iter().filter(|entry| entry.target.starts_with(&dir));
+        if parts.any(|entry| entry.shared) {
+            return Ok(());
+        }
+        check_shared(table, &dir, &dir)
     }
 
     fn resolve(&self) -> Result<Option<PathBuf>> {
@@ -68,7 +77,7 @@ fn check_shared(table: &MountTable, dir: &Path, folder: &Path) -> Result<()> {
 /// `Precondition` when it would not; `Failed` when the mount table cannot be read.
 pub async fn check_kubelet_dir(node: &Node) -> Result<()> {
     let table = node.host.mounts().await.map_err(domain)?;
-    node.kubelet_dir.check(&table, &node.kubelet_dir.0)
+    node.kubelet_dir.check_any(&table)
 }
 
 #[cfg(test)]
@@ -116,6 +125,17 @@ mod tests {
         assert_eq!(check(between()), refused);
         assert_eq!(check_at(&kubelet.join("pods/csi"), between()), Ok(()));
         assert_eq!(check_at(&kubelet.join("plugins"), between()), Ok(()));
+        // Parts that are shared each by itself will do, there.
+        let apart = || vec![mount("/", false), mount(&below, true)];
+        assert_eq!(check(apart()), Ok(()));
+        assert_eq!(check_at(&kubelet.join("pods/csi"), apart()), refused);
+        let any = |entries| {
+            let dir = KubeletDir::new(link.clone());
+            dir.check_any(&MountTable::new(entries)).map_err(|error| error.kind())
+        };
+        assert_eq!(any(apart()), Ok(()));
+        assert_eq!(any(vec![mount("/", true)]), Ok(()));
+        assert_eq!(any(vec![mount("/", false), mount(&below, false)]), refused);
         // What is not the kubelet's is not its affair.
         assert_eq!(check_at(Path::new("/elsewhere/csi"), between()), Ok(()));
     }
