@@ -116,7 +116,7 @@ impl<E: Exchange> Cosmos<E> {
         self.looks.volume(&self.client, &self.recent, id).await
     }
 
-    /// What a refused permission to make a volume means: the same status says that the account is
+    /// What a refused permission to make or grow a volume means: the same status says that the account is
     /// full, which its own numbers tell.
     async fn explain_forbidden(&self, refusal: error::ApiError) -> Error {
         let call = Call::get("/v2/account", "/v2/account".to_owned());

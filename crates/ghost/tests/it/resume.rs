@@ -1,5 +1,7 @@
 //! What an earlier call has begun at the cloud, and nobody remembers, still counts.
 
+use std::time::Duration;
+
 use ghost_csi as pb;
 use pb::volume_content_source::Type as Source;
 use serde_json::json;
@@ -190,7 +192,7 @@ async fn b03_a_detachment_that_is_refused_is_not_done_because_an_old_read_seems_
     world.parts.start_controller(&[]).unwrap();
     let mut controller = world.controller().await;
     while world.cloud().await.to_string().contains("\"in-progress\"") {
-        tokio::task::yield_now().await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let attach = json!({"type": "attach", "droplet_id": 101});
     let actions = format!("/v2/volumes/{}/actions", other.id);

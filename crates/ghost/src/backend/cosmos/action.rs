@@ -91,9 +91,9 @@ impl Goal {
     }
 }
 
-/// What is not known for the moment has not happened yet.
-fn not_yet(error: Error) -> Result<bool> {
-    if error.kind() == ErrorKind::Unavailable { Ok(false) } else { Err(error) }
+/// What cannot be read for the moment tells nothing.
+fn not_yet(error: Error) -> Result<Option<bool>> {
+    if error.kind() == ErrorKind::Unavailable { Ok(None) } else { Err(error) }
 }
 
 /// The attachment of the volume, if nothing that has ended since has taken it off again.
@@ -130,13 +130,13 @@ impl<E: Exchange> Cosmos<E> {
     /// action is waited for first, and read *before* the state. A refusal that neither explains is
     /// waited out.
     pub(super) async fn reach(&self, id: &VolumeId, goal: Goal) -> Result<Option<wire::Volume>> {
-        let _turn = match goal.place() {
-            Some((droplet, urgency)) => Some(self.turns.on(droplet, urgency).await),
-            None => None,
-        };
         let mut give_up = None;
         let mut wait = FIRST_WAIT;
         loop {
+            let turn = match goal.place() {
+                Some((droplet, urgency)) => Some(self.turns.on(droplet, urgency).await),
+                None => None,
+            };
             let posted = self.post_action(id, goal).await;
             // From when the cloud was first asked, however long that had to wait for its turn.
             let give_up = *give_up.get_or_insert_with(|| Instant::now() + PATIENCE);
@@ -173,6 +173,8 @@ impl<E: Exchange> Cosmos<E> {
                     format!("the cloud does not take an action on volume {id} now"),
                 ));
             }
+            // Meanwhile another may try, above all one that takes a disk off.
+            drop(turn);
             tokio::time::sleep(self.client.jitter(wait)).await;
             wait = (wait * 2).min(LONGEST_WAIT);
         }
@@ -249,7 +251,7 @@ impl<E: Exchange> Cosmos<E> {
                     if goal.is_reached(&volume)
                         && !is_over
                         && goal.may_be_older(asked.duration_since(begun))
-                        && !self.is_done(id, action.id).await.or_else(not_yet)? => {}
+                        && self.is_done(id, action.id).await.or_else(not_yet)? != Some(true) => {}
                 Ok((_, Some(Ok(None)))) => return Ok(None),
                 Ok((_, Some(Ok(Some(mut volume))))) if goal.is_reached(&volume) => {
                     let by = begun.elapsed();
@@ -297,17 +299,18 @@ impl<E: Exchange> Cosmos<E> {
         }
     }
 
-    /// Whether the action has done what it was for. Fails when it has ended in an error.
-    async fn is_done(&self, id: &VolumeId, action: u64) -> Result<bool> {
+    /// Whether the action has done what it was for, if the cloud tells of it. Fails when it has ended
+    /// in an error.
+    async fn is_done(&self, id: &VolumeId, action: u64) -> Result<Option<bool>> {
         match self.read_action(id, action).await {
             Ok(read) if read.status == ActionStatus::Errored => Err(Error::failed(format!(
                 "the cloud's {} of volume {id} ended in an error (action {action}); the volume is \
                  as it was",
                 if read.kind.is_empty() { "action" } else { read.kind.as_str() }
             ))),
-            Ok(read) => Ok(!read.is_running()),
-            // Actions are kept for a while only; the state is what is waited for.
-            Err(error) if error.is_not_found() => Ok(true),
+            Ok(read) => Ok(Some(!read.is_running())),
+            // Not yet, or no longer; the state is what is waited for.
+            Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error.into()),
         }
     }

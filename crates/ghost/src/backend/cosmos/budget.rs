@@ -23,6 +23,8 @@ const UNNAMED_WAIT: Duration = Duration::from_secs(2);
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// What part of the minute new work leaves to what is begun already: one in so many requests.
 const RESERVE: usize = 16;
+/// The most requests of the hour that new work leaves, however many a minute takes.
+const MOST_KEPT: u64 = 100;
 /// How many requests may be under way while it is not known what is left of the hour.
 const UNKNOWN_AT_ONCE: usize = 4;
 
@@ -115,7 +117,7 @@ impl Budget {
             Hour::Unknown if self.in_flight >= UNKNOWN_AT_ONCE => return Err(None),
             Hour::Told { remaining, resets, .. } => {
                 let in_flight = u64::try_from(self.in_flight).unwrap_or(u64::MAX);
-                let kept = u64::try_from(reserve(self.per_minute)).unwrap_or(0);
+                let kept = u64::try_from(reserve(self.per_minute)).unwrap_or(0).min(MOST_KEPT);
                 if remaining.saturating_sub(in_flight) <= kept {
                     return Err(Some(resets));
                 }
