@@ -17,7 +17,7 @@ use crate::setup;
 mod floor;
 mod storm;
 
-pub(crate) use storm::Peer;
+pub(crate) use storm::Storm;
 
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 const ROUNDS: usize = 40;
@@ -38,7 +38,7 @@ pub(crate) fn run() -> Result<()> {
 #[derive(clap::Subcommand, Clone, Debug)]
 pub(crate) enum Which {
     /// A thousand attachments within the budget of a cloud; takes 13 minutes
-    AttachStorm(Peer),
+    AttachStorm(Storm),
     /// Seven volumes for one droplet that takes one event at a time; takes 4 minutes
     OneDroplet,
 }
@@ -47,8 +47,8 @@ pub(crate) enum Which {
 pub(crate) fn measure(programs: &Path, which: Option<&Which>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match which {
-        Some(Which::AttachStorm(peer)) => {
-            return runtime.block_on(storm::attach_storm(programs, peer));
+        Some(Which::AttachStorm(asked)) => {
+            return runtime.block_on(storm::attach_storm(programs, asked));
         }
         Some(Which::OneDroplet) => return runtime.block_on(storm::one_droplet(programs)),
         None => {}

@@ -23,6 +23,7 @@ mod life;
 mod limits;
 mod node_cases;
 mod parameters;
+mod peer;
 mod process;
 mod requests;
 mod restored;
