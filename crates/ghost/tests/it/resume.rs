@@ -128,6 +128,12 @@ async fn b49_a_source_that_may_not_be_read_is_no_end_of_what_was_made_of_it() {
             created_in_the_end(&world, &name, Some(&from)).await;
         }
     }
+    let cloud = world.cloud().await;
+    assert_eq!(
+        cloud["snapshots"].as_array().unwrap().len(),
+        1,
+        "those of clones are gone: {cloud}"
+    );
 }
 
 #[tokio::test]
