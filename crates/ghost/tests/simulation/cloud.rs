@@ -12,7 +12,9 @@ use fastrand::Rng;
 use ghost::backend::cosmos::{Exchange, Failure, Request, Response};
 use ghost_sim::api::{Api, Config, Delivery, Limits};
 use ghost_sim::fault::Faults;
-use ghost_sim::state::{self, ActionKind, ActionStatus, Settings};
+use ghost_sim::state::{
+    self, ActionKind, ActionRequest, ActionStatus, Ending, Settings, VolumeKey, VolumeRequest,
+};
 use hyper::body::Bytes;
 use hyper::header::{AUTHORIZATION, DATE, HeaderMap, HeaderValue};
 use jiff::Timestamp;
@@ -24,6 +26,10 @@ use crate::wrong::Believed;
 
 /// Any moment will do, if it is always the same.
 const EPOCH: i64 = 1_790_000_000;
+/// The droplets that volumes are attached to.
+const DROPLETS: std::ops::RangeInclusive<u64> = 101..=103;
+/// The name of a volume that is none of the driver's.
+const FOREIGN: &str = "foreign";
 /// What a refusal for want of budget says, as opposed to one for want of a pause.
 const NO_BUDGET: &str = "too many requests";
 
@@ -81,7 +87,15 @@ impl Cloud {
         let limits = Limits { per_hour: 5000, per_minute: Some(schedule.per_minute) };
         let config =
             Config { token: "t".to_owned(), limits, latency: Duration::ZERO, scheme: "https" };
-        let cloud = state::Cloud::new(settings, schedule.seed);
+        let mut cloud = state::Cloud::new(settings, schedule.seed);
+        let foreign = VolumeRequest {
+            name: Some(FOREIGN.to_owned()),
+            region: Some("ams1".to_owned()),
+            size_gigabytes: Some(1),
+            ..VolumeRequest::default()
+        };
+        let epoch = Timestamp::from_second(EPOCH).expect("in range");
+        cloud.create_volume(foreign, epoch).expect("the first volume");
         Self(Arc::new(Mutex::new(Inner {
             api: Api::new(cloud, config, Faults::default(), schedule.seed),
             began: Instant::now(),
@@ -107,6 +121,25 @@ impl Cloud {
         }
         inner.note("the faults end");
         inner.observe();
+    }
+
+    /// Somebody else attaches or detaches a volume of theirs, if the cloud lets them.
+    pub(crate) fn foreign_event(&self) {
+        let mut inner = self.lock();
+        inner.end_due();
+        let volumes = inner.api.cloud().all_volumes();
+        let foreign = volumes.iter().find(|volume| volume.name == FOREIGN).expect("theirs");
+        let (id, on) = (foreign.id.clone(), foreign.attached());
+        let droplet = on.unwrap_or_else(|| inner.random.u64(DROPLETS));
+        let request = ActionRequest {
+            kind: Some(if on.is_some() { "detach" } else { "attach" }.to_owned()),
+            droplet_id: i64::try_from(droplet).ok(),
+            ..ActionRequest::default()
+        };
+        let now = inner.now();
+        let key = VolumeKey::Id(id);
+        let begun = inner.api.cloud_mut().start_action(&key, &request, Ending::Completes, now);
+        inner.note(&format!("somebody does something on droplet {droplet}: {begun:?}"));
     }
 
     pub(crate) fn is_calm(&self) -> bool {
@@ -150,7 +183,7 @@ impl Cloud {
     pub(crate) fn volumes(&self) -> Vec<(String, String, Option<u64>)> {
         let mut inner = self.lock();
         inner.end_due();
-        let volumes = inner.api.cloud().all_volumes().iter();
+        let volumes = inner.api.cloud().all_volumes().iter().filter(|v| v.name != FOREIGN);
         volumes.map(|v| (v.id.clone(), v.name.clone(), v.attached())).collect()
     }
 

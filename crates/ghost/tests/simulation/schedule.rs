@@ -35,6 +35,9 @@ pub(crate) struct Schedule {
     pub(crate) read_lag: Duration,
     pub(crate) snapshot_pause: Duration,
     pub(crate) snapshot_ready_after: Duration,
+    /// How long it takes on the average, while faults are on, until somebody else does something on a
+    /// droplet.
+    pub(crate) foreign_events: Duration,
     /// How many of the requests meet a fault while faults are on.
     pub(crate) fault_rate: f64,
     /// How long faults are on.
@@ -63,6 +66,7 @@ impl Schedule {
             faults_for: Duration::from_secs(random.u64(20..300)),
             life: Duration::from_secs(random.u64(5..200)),
             snapshot_ready_after: one_of(&mut random, &[0, 0, 5_000]),
+            foreign_events: one_of(&mut random, &[1000, 5000, 60_000]),
         }
     }
 }

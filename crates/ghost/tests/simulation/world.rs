@@ -104,7 +104,16 @@ impl<'a> World<'a> {
                 self.start(which);
             }
         };
-        let _ = tokio::time::timeout_at(over, trouble).await;
+        let mut others = self.random();
+        let foreign = async {
+            loop {
+                let pause = self.schedule.foreign_events.mul_f64(2.0 * others.f64());
+                tokio::time::sleep(pause.max(Duration::from_millis(100))).await;
+                self.cloud.foreign_event();
+            }
+        };
+        let both = async { tokio::join!(biased; trouble, foreign) };
+        let _ = tokio::time::timeout_at(over, both).await;
         for which in 0..2 {
             if self.lives[which].borrow().is_none() {
                 self.start(which);
