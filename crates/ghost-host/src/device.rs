@@ -107,7 +107,17 @@ pub struct BlockDevice {
     pub(crate) number: DeviceNumber,
     pub(crate) size: u64,
     pub(crate) identity: Identity,
+    pub(crate) partitions: Vec<Partition>,
     pub(crate) users: Vec<String>,
+}
+
+/// A part of a disk that the kernel has found by the table on it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Partition {
+    /// The kernel's name of it, such as `sdb1`.
+    pub name: String,
+    /// Its number, to compare with a mount table.
+    pub number: DeviceNumber,
 }
 
 impl BlockDevice {
@@ -135,8 +145,14 @@ impl BlockDevice {
         &self.identity
     }
 
-    /// Who else builds on this device by the kernel's own account: its partitions and its holders
-    /// (device mapper, md). Empty for a disk that may be used whole.
+    /// The partitions that the kernel shows of it.
+    #[must_use]
+    pub fn partitions(&self) -> &[Partition] {
+        &self.partitions
+    }
+
+    /// Who else builds on this device or its partitions by the kernel's own account (device mapper,
+    /// md). Empty for a disk that may be used whole.
     #[must_use]
     pub fn users(&self) -> &[String] {
         &self.users

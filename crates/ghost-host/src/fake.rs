@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::device::{DeviceNumber, DiskAddress, Identity};
+use crate::device::{DeviceNumber, DiskAddress, Identity, Partition};
 use crate::error::Error;
 use crate::filesystem::Content;
 use crate::mount::{MountEntry, MountTable, TargetKind};
@@ -41,6 +41,8 @@ pub struct FakeDisk {
     pub size: u64,
     /// What is on it. A filesystem there is as large as the disk.
     pub content: Content,
+    /// See [`crate::BlockDevice::partitions`].
+    pub partitions: Vec<Partition>,
     /// Who builds on it, see [`crate::BlockDevice::users`].
     pub users: Vec<String>,
     /// Whether all writes to it are refused.
@@ -68,6 +70,7 @@ impl FakeDisk {
             identity: Identity::Scsi(vec![name.to_owned()]),
             size,
             content: Content::Blank,
+            partitions: Vec::new(),
             users: Vec::new(),
             write_protected: false,
         }

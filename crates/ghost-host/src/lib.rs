@@ -28,7 +28,7 @@ pub mod loop_device;
 mod mount;
 mod patient;
 
-pub use device::{BlockDevice, DeviceNumber, DiskAddress, Identity};
+pub use device::{BlockDevice, DeviceNumber, DiskAddress, Identity, Partition};
 pub use error::{Error, Result};
 pub use fake::{FakeDisk, FakeHost, Moment};
 pub use filesystem::{Content, FilesystemKind, Format, FormatOptions};

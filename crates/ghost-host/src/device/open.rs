@@ -12,7 +12,7 @@ use rustix::fs::{FileType, Mode, OFlags, SeekFrom};
 
 use crate::blocking;
 use crate::device::unidentified::Taken;
-use crate::device::{BlockDevice, DeviceNumber, identity};
+use crate::device::{BlockDevice, DeviceNumber, Partition, identity};
 use crate::error::{Error, Result};
 
 /// Where the kernel shows its devices.
@@ -60,12 +60,14 @@ pub(crate) fn open_path(roots: &Roots, path: &Path) -> io::Result<BlockDevice> {
         Some(path) => path,
         None => fs::canonicalize(path)?,
     };
+    let partitions = partitions(&folder)?;
     Ok(BlockDevice {
         size: rustix::fs::seek(&handle, SeekFrom::End(0))?,
         path,
         number,
         identity: identity::read(&folder),
-        users: users(&folder)?,
+        users: users(&folder, &partitions)?,
+        partitions,
         handle: Arc::new(handle),
     })
 }
@@ -176,20 +178,37 @@ fn node(roots: &Roots, number: DeviceNumber) -> Option<PathBuf> {
     )
 }
 
-/// Who builds on the device: its partitions and the devices on top of it; and the whole disk, for a
-/// device that is itself a partition.
-fn users(folder: &Path) -> io::Result<Vec<String>> {
-    let mut users = Vec::new();
+/// The partitions of a disk.
+fn partitions(folder: &Path) -> io::Result<Vec<Partition>> {
+    let mut partitions = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         // Looking into what is no folder would cost more than all else that is read of a device.
-        if entry.file_type()?.is_dir() && entry.path().join("partition").exists() {
-            users.push(format!("partition {}", entry.file_name().to_string_lossy()));
+        if !entry.file_type()?.is_dir() || !entry.path().join("partition").exists() {
+            continue;
         }
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let text = fs::read_to_string(entry.path().join("dev"))?;
+        let number = DeviceNumber::parse(text.trim()).ok_or_else(|| {
+            let text = format!("partition {name} has the number {text:?}");
+            io::Error::new(io::ErrorKind::InvalidData, text)
+        })?;
+        partitions.push(Partition { name, number });
     }
-    if let Ok(holders) = fs::read_dir(folder.join("holders")) {
-        for holder in holders {
-            users.push(format!("holder {}", holder?.file_name().to_string_lossy()));
+    partitions.sort();
+    Ok(partitions)
+}
+
+/// Who builds on the device: the devices on top of it or of its partitions; and the whole disk, for
+/// a device that is itself a partition.
+fn users(folder: &Path, partitions: &[Partition]) -> io::Result<Vec<String>> {
+    let mut users = Vec::new();
+    let parts = partitions.iter().map(|partition| folder.join(&partition.name));
+    for folder in std::iter::once(folder.to_owned()).chain(parts) {
+        if let Ok(holders) = fs::read_dir(folder.join("holders")) {
+            for holder in holders {
+                users.push(format!("holder {}", holder?.file_name().to_string_lossy()));
+            }
         }
     }
     if folder.join("partition").exists() {
@@ -207,17 +226,23 @@ mod tests {
     fn all_who_build_on_a_device_are_told() {
         let tree = tempfile::tempdir().unwrap();
         let disk = tree.path().join("sdb");
-        for folder in ["holders/dm-3", "holders/md0", "sdb1", "sdb2", "queue", "slaves"] {
+        for folder in ["holders/dm-3", "sdb1/holders", "sdb2/holders/md0", "queue", "slaves"] {
             fs::create_dir_all(disk.join(folder)).unwrap();
         }
-        for partition in ["sdb1", "sdb2"] {
-            fs::write(disk.join(partition).join("partition"), "1").unwrap();
+        for (name, number) in [("sdb1", "8:17\n"), ("sdb2", "8:18\n")] {
+            fs::write(disk.join(name).join("partition"), "1").unwrap();
+            fs::write(disk.join(name).join("dev"), number).unwrap();
         }
-        let wanted = ["holder dm-3", "holder md0", "partition sdb1", "partition sdb2"];
-        assert_eq!(users(&disk).unwrap(), wanted);
+        let found = partitions(&disk).unwrap();
+        let shown: Vec<String> =
+            found.iter().map(|one| format!("{} {}", one.name, one.number)).collect();
+        assert_eq!(shown, ["sdb1 8:17", "sdb2 8:18"]);
+        assert_eq!(users(&disk, &found).unwrap(), ["holder dm-3", "holder md0"]);
         let wanted = ["it is itself a partition of a larger disk"];
-        assert_eq!(users(&disk.join("sdb1")).unwrap(), wanted);
-        assert!(users(&disk.join("queue")).unwrap().is_empty());
-        users(&tree.path().join("absent")).unwrap_err();
+        assert_eq!(users(&disk.join("sdb1"), &[]).unwrap(), wanted);
+        assert!(users(&disk.join("queue"), &[]).unwrap().is_empty());
+        fs::write(disk.join("sdb1/dev"), "eight").unwrap();
+        partitions(&disk).unwrap_err();
+        partitions(&tree.path().join("absent")).unwrap_err();
     }
 }

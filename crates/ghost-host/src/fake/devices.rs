@@ -81,6 +81,7 @@ impl State {
             number,
             size: disk.size,
             identity: disk.identity.clone(),
+            partitions: disk.partitions.clone(),
             users: disk.users.clone(),
         })
     }

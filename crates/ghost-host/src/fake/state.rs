@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::device::{DeviceNumber, Identity};
+use crate::device::{DeviceNumber, Identity, Partition};
 use crate::error::Error;
 use crate::fake::{FakeDisk, Moment};
 use crate::filesystem::Content;
@@ -43,6 +43,7 @@ pub(super) struct Disk {
     pub(super) size: u64,
     pub(super) content: Content,
     pub(super) filesystem_size: u64,
+    pub(super) partitions: Vec<Partition>,
     pub(super) users: Vec<String>,
     pub(super) readable: bool,
     pub(super) damaged: bool,
@@ -127,6 +128,7 @@ impl State {
                 size: disk.size,
                 content: disk.content,
                 filesystem_size: disk.size,
+                partitions: disk.partitions,
                 users: disk.users,
                 readable: true,
                 damaged: false,

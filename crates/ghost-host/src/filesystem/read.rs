@@ -81,6 +81,7 @@ mod tests {
             number: DeviceNumber { major: 0, minor: 0 },
             size,
             identity: Identity::Unreadable,
+            partitions: Vec::new(),
             users: Vec::new(),
         }
     }

@@ -26,7 +26,10 @@ async fn b09_a_disk_with_partitions_tells_of_them_and_a_partition_is_no_disk() {
     let host = lab.host();
     let device = host.find_disk(&lab.address("pvc-1", 0), crate::PATIENCE).await.unwrap();
     let name = format!("{}p1", node.file_name().unwrap().to_str().unwrap());
-    assert_eq!(device.users(), [format!("partition {name}")]);
+    let [partition] = device.partitions() else { panic!("{device:?}") };
+    assert_eq!(partition.name, name);
+    let at = host.device_at(&node.with_file_name(&name)).await.unwrap();
+    assert_eq!(Some(partition.number), at);
 
     fs::remove_file(lab.link("pvc-1")).unwrap();
     symlink(node.with_file_name(&name), lab.link("pvc-1")).unwrap();
@@ -34,7 +37,7 @@ async fn b09_a_disk_with_partitions_tells_of_them_and_a_partition_is_no_disk() {
     assert!(matches!(error, Error::WrongDisk { found: Identity::Unreadable, .. }), "{error:?}");
     run("delpart", &[text(&node), "1"]);
     let device = host.open_device(device.number()).await.unwrap().unwrap();
-    assert!(device.users().is_empty());
+    assert!(device.partitions().is_empty() && device.users().is_empty());
 }
 
 /// A lab whose loop devices look like virtio disks with these serials.

@@ -11,6 +11,7 @@ mod measure;
 mod publish;
 mod restore;
 mod stage;
+mod whose;
 
 fn kind_of<T: std::fmt::Debug>(outcome: Result<T>) -> ErrorKind {
     outcome.expect_err("must be refused").kind()

@@ -13,8 +13,19 @@ use crate::volume::{Disk, VolumeId};
 ///
 /// # Errors
 /// `Unavailable` when it is not there, or another disk is in its place; `Failed` when something is
-/// built on it: a disk that we made and handed out has neither partitions nor holders.
+/// built on it: a disk that we made and handed out as a filesystem has neither partitions nor
+/// holders.
 pub(super) async fn find(node: &Node, disk: &Disk) -> Result<BlockDevice> {
+    let device = find_unheld(node, disk).await?;
+    if device.partitions().is_empty() {
+        return Ok(device);
+    }
+    let names = device.partitions().iter().map(|partition| format!("partition {}", partition.name));
+    Err(built_upon(disk, &device, &names.collect::<Vec<_>>()))
+}
+
+/// The same, with partitions or without.
+async fn find_unheld(node: &Node, disk: &Disk) -> Result<BlockDevice> {
     let address = DiskAddress {
         link: node.disk_link.path_of(disk)?,
         names: names(disk),
@@ -22,14 +33,19 @@ pub(super) async fn find(node: &Node, disk: &Disk) -> Result<BlockDevice> {
     };
     let device = node.host.find_disk(&address, node.patience).await.map_err(domain)?;
     if device.users().is_empty() {
-        return Ok(device);
+        Ok(device)
+    } else {
+        Err(built_upon(disk, &device, device.users()))
     }
-    Err(Error::failed(format!(
+}
+
+fn built_upon(disk: &Disk, device: &BlockDevice, users: &[String]) -> Error {
+    Error::failed(format!(
         "{} is not used as the disk of volume {}, because others build on it: {}",
         device.path().display(),
         disk.id,
-        device.users().join(", ")
-    )))
+        users.join(", ")
+    ))
 }
 
 /// The names by which the disk may introduce itself.
@@ -63,12 +79,13 @@ pub(super) fn is_proven(disk: &Disk, device: &BlockDevice) -> bool {
 }
 
 /// Finds the disk of a block volume. Its bytes tell nothing of whose they are, and neither does
-/// anything else once the call is over, so that it has to be proven.
+/// anything else once the call is over, so that it has to be proven. Partitions on it are its user's
+/// affair, as those of a virtual machine are.
 ///
 /// # Errors
 /// As for [`find`]; `Precondition` when nothing proves whose the disk is.
 pub(super) async fn find_proven(node: &Node, disk: &Disk) -> Result<BlockDevice> {
-    let device = find(node, disk).await?;
+    let device = find_unheld(node, disk).await?;
     if is_proven(disk, &device) {
         return Ok(device);
     }

@@ -36,7 +36,19 @@ pub(super) async fn stage(node: &Node, disk: &Disk, staging: &Path) -> Result<()
     node.notes.remove(&disk.id).await
 }
 
-/// Makes sure that nobody has a filesystem of the device mounted: writing to both destroys it.
+/// Makes sure that nobody has a filesystem of the device or of a part of it mounted: writing to both
+/// destroys it.
 pub(in crate::node) fn not_mounted(table: &MountTable, device: &BlockDevice) -> Result<()> {
+    for partition in device.partitions() {
+        if let Some(entry) = table.of_device(partition.number).next() {
+            return Err(Error::failed(format!(
+                "{} of {} is mounted at {} as {}; a block volume has to be its user's alone",
+                partition.name,
+                device.path().display(),
+                entry.target.display(),
+                entry.filesystem
+            )));
+        }
+    }
     decide_elsewhere(table, device, None).map(drop)
 }
