@@ -153,15 +153,19 @@ impl Command {
 
     /// Runs the tool and takes any ending but exit status 0 as a failure.
     pub(crate) async fn succeed(self) -> Result<Outcome> {
-        let outcome = self.run().await?;
-        match outcome.ending {
-            Ending::Exited(0) => Ok(outcome),
-            _ => Err(outcome.into_error()),
-        }
+        self.run().await?.success()
     }
 }
 
 impl Outcome {
+    /// Any ending but exit status 0 is a failure.
+    pub(crate) fn success(self) -> Result<Self> {
+        match self.ending {
+            Ending::Exited(0) => Ok(self),
+            _ => Err(self.into_error()),
+        }
+    }
+
     /// The failure that this ending is.
     pub(crate) fn into_error(self) -> Error {
         Error::Command {

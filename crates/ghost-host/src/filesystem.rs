@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+mod alone;
 mod btrfs;
 mod check;
 mod ext_layout;

@@ -3,7 +3,7 @@
 use crate::command::{Command, Ending, STDIN};
 use crate::device::{self, BlockDevice, Roots};
 use crate::error::{Error, Result};
-use crate::filesystem::FilesystemKind;
+use crate::filesystem::{FilesystemKind, alone};
 
 /// Checks as [`crate::Host::check`] promises.
 ///
@@ -26,14 +26,9 @@ pub(crate) async fn check(roots: &Roots, device: &BlockDevice, kind: FilesystemK
 /// says only of a filesystem that is mounted, whose mounted form then no longer is what is on the
 /// disk; 4 for damage that it left. From 8 on it could not do its work.
 pub(crate) async fn preen(device: &BlockDevice, flags: &[&str]) -> Result<()> {
-    device::wait_until_unclaimed(device).await;
-    let outcome = Command::new("e2fsck")
-        .argument("-p")
-        .arguments(flags)
-        .argument(STDIN)
-        .stdin(device::duplicate(device)?)
-        .run()
-        .await?;
+    let tool =
+        |disk| Command::new("e2fsck").argument("-p").arguments(flags).argument(STDIN).stdin(disk);
+    let outcome = alone::run(device, tool).await?;
     match outcome.ending {
         Ending::Exited(0) => Ok(()),
         Ending::Exited(1) => {

@@ -7,7 +7,7 @@ use crate::command::{Command, STDIN};
 use crate::device::{self, BlockDevice};
 use crate::error::{Error, Result};
 use crate::filesystem::places::{self, Place};
-use crate::filesystem::{Content, Format, options, probe};
+use crate::filesystem::{Content, Format, alone, options, probe};
 
 /// Makes a filesystem as [`crate::Host::format`] promises.
 ///
@@ -18,15 +18,10 @@ pub(crate) async fn format(device: &BlockDevice, format: &Format) -> Result<()> 
         Content::Blank => {}
         found => return Err(Error::NotBlank { path: device.path.clone(), found }),
     }
-    device::wait_until_unclaimed(device).await;
     let (program, arguments) = options::tool(format);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    Command::new(program)
-        .arguments(&arguments)
-        .argument(STDIN)
-        .stdin(device::duplicate(device)?)
-        .succeed()
-        .await?;
+    let tool = |disk| Command::new(program).arguments(&arguments).argument(STDIN).stdin(disk);
+    alone::run(device, tool).await?.success()?;
     sync(device).await
 }
 

@@ -1,5 +1,7 @@
 //! What is accepted of options can be made: the corners of what is offered, by the real tools.
 
+use std::time::Duration;
+
 use ghost_host::{Content, FilesystemKind, Format, FormatOptions, Host};
 
 use crate::disk;
@@ -152,4 +154,39 @@ fn every_xfs_and_btrfs_that_is_accepted_is_made_on_the_largest_disk() {
     }
     fresh();
     run("mkfs.btrfs", &["-q", "-K", path]);
+}
+
+#[tokio::test]
+async fn a_tool_that_meets_a_claim_which_goes_is_run_again() {
+    if !is_root() {
+        return;
+    }
+    let lab = Lab::new();
+    let host = lab.host();
+    let device = disk(&lab, "pvc-1", GIB).await;
+    let claimed = |millis| {
+        let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::EXCL;
+        let claim = rustix::fs::open(device.path(), flags, rustix::fs::Mode::empty()).unwrap();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(millis));
+            drop(claim);
+        })
+    };
+    for kind in [FilesystemKind::Ext4, FilesystemKind::Xfs, FilesystemKind::Btrfs] {
+        // Longer than a claim is waited for before the tool begins.
+        let claim = claimed(700);
+        let format = Format { kind, options: FormatOptions::default() };
+        host.format(&device, &format).await.unwrap();
+        claim.join().unwrap();
+        let claim = claimed(700);
+        host.check(&device, kind).await.unwrap();
+        claim.join().unwrap();
+        host.erase(&device).await.unwrap();
+    }
+    // One that stays is told.
+    let claim = claimed(5000);
+    let format = Format { kind: FilesystemKind::Xfs, options: FormatOptions::default() };
+    let error = host.format(&device, &format).await.unwrap_err();
+    assert!(error.to_string().contains("busy"), "{error}");
+    claim.join().unwrap();
 }
