@@ -11,7 +11,7 @@ use crate::command::{Command, STDIN};
 use crate::device::{self, BlockDevice, Roots};
 use crate::error::{Error, Result};
 use crate::filesystem::check::preen;
-use crate::filesystem::{BtrfsIdentity, FilesystemKind};
+use crate::filesystem::{BtrfsIdentity, FilesystemKind, alone};
 use crate::mount;
 
 /// The bit of `CAP_SYS_RESOURCE` in a set of capabilities.
@@ -58,15 +58,16 @@ async fn grow_ext(device: &BlockDevice) -> Result<()> {
     let number = device.number;
     let is_mounted =
         blocking::run(move || Ok(mount::read_table()?.of_device(number).next().is_some())).await?;
+    let tool = |disk| Command::new("resize2fs").argument(STDIN).stdin(disk);
     if !is_mounted {
         preen(device, &["-f"]).await?;
+        // Only then it claims the device.
+        return alone::run(device, tool).await?.success().map(drop);
     }
-    let resize =
-        Command::new("resize2fs").argument(STDIN).stdin(device::duplicate(device)?).succeed().await;
-    match resize {
+    match tool(device::duplicate(device)?).succeed().await {
         // The kernel's answer to a missing capability is the same as to other refusals.
         Err(Error::Command { output, .. })
-            if is_mounted && output.contains("Permission denied") && !has(CAP_SYS_RESOURCE) =>
+            if output.contains("Permission denied") && !has(CAP_SYS_RESOURCE) =>
         {
             Err(Error::MissingCapability {
                 action: format!("growing the mounted filesystem of {}", device.path.display()),
