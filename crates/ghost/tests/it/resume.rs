@@ -6,9 +6,21 @@ use ghost_csi as pb;
 use pb::volume_content_source::Type as Source;
 use serde_json::json;
 use tonic::Code;
-use xtask::volume_life::{mounted, of_snapshot, of_volume};
+use xtask::volume_life::{Controller, Volume, mounted, of_snapshot, of_volume};
 
 use crate::world::World;
+
+/// Kills the controller once it has begun to attach the volume to node 101, and starts another.
+async fn dies_while_attaching(world: &mut World, volume: &Volume) -> Controller {
+    let (mut controller, mut attached) = (world.controller().await, volume.clone());
+    tokio::select! {
+        done = controller.attach(&mut attached, 101) => panic!("it was over too soon: {done:?}"),
+        () = world.action_begun() => {}
+    }
+    world.parts.kill_controller().unwrap();
+    world.parts.start_controller(&[]).unwrap();
+    world.controller().await
+}
 
 #[tokio::test]
 async fn a_detach_waits_for_the_attachment_that_a_dead_controller_began() {
@@ -16,14 +28,7 @@ async fn a_detach_waits_for_the_attachment_that_a_dead_controller_began() {
     world.parts.start_parts().unwrap();
     let mut controller = world.controller().await;
     let volume = controller.create("pvc-late", 1, mounted("ext4")).await.unwrap();
-    let (mut attaching, mut attached) = (controller.clone(), volume.clone());
-    tokio::select! {
-        done = attaching.attach(&mut attached, 101) => panic!("it was over too soon: {done:?}"),
-        () = world.action_begun() => {}
-    }
-    world.parts.kill_controller().unwrap();
-    world.parts.start_controller(&[]).unwrap();
-    let mut controller = world.controller().await;
+    let mut controller = dies_while_attaching(&mut world, &volume).await;
     controller.detach(&volume, 101).await.unwrap();
     // It has left for good: a volume that is attached, or about to be, cannot be deleted.
     controller.delete(&volume).await.unwrap();
@@ -165,14 +170,7 @@ async fn b03_a_detachment_that_an_old_read_seems_to_show_is_waited_for() {
     world.parts.start_controller(&[]).unwrap();
     let mut controller = world.controller().await;
     let volume = controller.create("pvc-old-read", 1, mounted("ext4")).await.unwrap();
-    let (mut attaching, mut attached) = (controller.clone(), volume.clone());
-    tokio::select! {
-        done = attaching.attach(&mut attached, 101) => panic!("it was over too soon: {done:?}"),
-        () = world.action_begun() => {}
-    }
-    world.parts.kill_controller().unwrap();
-    world.parts.start_controller(&[]).unwrap();
-    let mut controller = world.controller().await;
+    let mut controller = dies_while_attaching(&mut world, &volume).await;
     controller.detach(&volume, 101).await.unwrap();
     let cloud = world.cloud().await;
     assert_eq!(cloud["volumes"][0]["droplet_ids"], json!([]), "{cloud}");
@@ -189,14 +187,7 @@ async fn b03_a_detachment_that_is_refused_is_not_done_because_an_old_read_seems_
     let mut controller = world.controller().await;
     let volume = controller.create("pvc-old-read", 1, mounted("ext4")).await.unwrap();
     let other = controller.create("pvc-other", 1, mounted("ext4")).await.unwrap();
-    let (mut attaching, mut attached) = (controller.clone(), volume.clone());
-    tokio::select! {
-        done = attaching.attach(&mut attached, 101) => panic!("it was over too soon: {done:?}"),
-        () = world.action_begun() => {}
-    }
-    world.parts.kill_controller().unwrap();
-    world.parts.start_controller(&[]).unwrap();
-    let mut controller = world.controller().await;
+    let mut controller = dies_while_attaching(&mut world, &volume).await;
     while world.cloud().await.to_string().contains("\"in-progress\"") {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
