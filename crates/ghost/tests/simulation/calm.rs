@@ -1,4 +1,5 @@
-//! A cloud without faults, under virtual time. The wire takes a few milliseconds each way.
+//! A cloud without faults, under virtual time. The wire takes a few milliseconds each way, and the
+//! cloud takes up one request after the other, so that many at once come to it as a real burst does.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -18,6 +19,8 @@ use crate::cloud::{date, incoming};
 const EPOCH: i64 = 1_790_000_000;
 /// The longest that a request or its answer is on its way.
 const WAY: u64 = 8;
+/// What the cloud needs for a request before it takes up the next.
+const EACH: Duration = Duration::from_millis(2);
 /// How many requests the cloud takes in a minute.
 pub(crate) const PER_MINUTE: usize = 250;
 
@@ -29,6 +32,8 @@ pub(crate) struct Inner {
     pub(crate) api: Api,
     began: Instant,
     random: Rng,
+    /// When the cloud can take up the next request.
+    free: Instant,
     pub(crate) calls: usize,
     pub(crate) refused: usize,
 }
@@ -56,6 +61,7 @@ impl Calm {
             api: Api::new(cloud, config, Faults::default(), seed),
             began: Instant::now(),
             random: Rng::with_seed(seed),
+            free: Instant::now(),
             calls: 0,
             refused: 0,
         };
@@ -76,16 +82,24 @@ impl Inner {
     fn way(&mut self) -> Duration {
         Duration::from_millis(self.random.u64(1..=WAY))
     }
+
+    /// When the request that comes after this time is taken up.
+    fn turn(&mut self, there: Duration) -> Instant {
+        let turn = (Instant::now() + there).max(self.free);
+        self.free = turn + EACH;
+        turn
+    }
 }
 
 #[async_trait]
 impl Exchange for Calm {
     async fn exchange(&self, request: Request) -> Result<Response, Failure> {
-        let (there, back) = {
+        let (turn, back) = {
             let mut inner = self.inner();
-            (inner.way(), inner.way())
+            let there = inner.way();
+            (inner.turn(there), inner.way())
         };
-        tokio::time::sleep(there).await;
+        tokio::time::sleep_until(turn).await;
         let response = {
             let mut inner = self.inner();
             let now = inner.now();

@@ -255,8 +255,9 @@ impl<E: Exchange> Cosmos<E> {
                 Ok((_, Some(Ok(None)))) => return Ok(None),
                 Ok((_, Some(Ok(Some(mut volume))))) if goal.is_reached(&volume) => {
                     let by = begun.elapsed();
-                    if by <= next.at + (next.at / 4).max(LATE) && !is_over {
-                        self.durations(goal).learn(Ended { after, by });
+                    let is_late = by > next.at + (next.at / 4).max(LATE);
+                    if !is_over {
+                        self.durations(goal).learn(Ended { after, by }, is_late);
                     }
                     // Where the slot is told with the action only.
                     volume.device = volume.device.or_else(|| action.device.clone());
