@@ -36,8 +36,6 @@ const LONGEST_END_WAIT: Duration = Duration::from_secs(10);
 /// where a list spares calls, each of these reads is dear.
 const LOOKS_PER_ACTION: u32 = 6;
 const LISTS_PER_ACTION: u32 = 10;
-/// A look that came so much later than planned tells little of how long the action took.
-const LATE: Duration = Duration::from_millis(250);
 
 /// How long the actions take, by their kind.
 #[derive(Debug, Default)]
@@ -254,10 +252,9 @@ impl<E: Exchange> Cosmos<E> {
                         && self.is_done(id, action.id).await.or_else(not_yet)? != Some(true) => {}
                 Ok((_, Some(Ok(None)))) => return Ok(None),
                 Ok((_, Some(Ok(Some(mut volume))))) if goal.is_reached(&volume) => {
-                    let by = begun.elapsed();
-                    let is_late = by > next.at + (next.at / 4).max(LATE);
                     if !is_over {
-                        self.durations(goal).learn(Ended { after, by }, is_late);
+                        let ended = Ended { after, by: begun.elapsed() };
+                        self.durations(goal).learn(ended, next.at);
                     }
                     // Where the slot is told with the action only.
                     volume.device = volume.device.or_else(|| action.device.clone());

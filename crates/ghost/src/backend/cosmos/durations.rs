@@ -5,8 +5,9 @@
 //! the last ones, it is searched for by halving until it is known well enough, and the next look
 //! comes just then. An action that was over at the first look may have been over long before; so the
 //! next one is looked at when it cannot be over yet if all take the same time, and now and then one
-//! of many is. If they differ, the first look comes when one in five would be over, and the
-//! following ones each a fifth later. Pure; times are durations since the action began.
+//! of many is. While only one is known, which proves little, an early look is made besides, in case
+//! that the next one takes less. If they differ, the first look comes when one in four would be over,
+//! and the following ones each a quarter later. Pure; times are durations since the action began.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,14 +21,17 @@ const FIRST: Duration = Duration::from_millis(500);
 const BLIND_GROWTH: f64 = 1.4;
 /// How much later each next look comes when durations differ. Measured on durations that differ
 /// fourfold: later looks or no early ones cost more time than they spare in calls.
-const GROWTH: f64 = 1.3;
-/// When an early look comes while only one, only two are known, as parts of the time in which none
-/// was over so far.
-const EARLY: [f64; 2] = [0.8, 0.9];
+const GROWTH: f64 = 1.25;
+/// When an early look comes while only one is known, as part of the time after which that was not
+/// over.
+const EARLY: f64 = 0.8;
 /// The longest time between two looks for no better reason.
 const LONGEST: Duration = Duration::from_secs(10);
+/// A look that came so much later than planned, and by more than a quarter, tells little of how long
+/// the action took.
+const LATE: Duration = Duration::from_millis(250);
 /// How well a duration is known well enough, as part of it.
-const PRECISION: f64 = 0.015;
+const PRECISION: f64 = 0.025;
 /// Durations that differ by no more than this, as part of them, count as one: a busy machine sees
 /// none exactly.
 const NEAR: f64 = 0.03;
@@ -67,9 +71,10 @@ impl Next {
 }
 
 impl Durations {
-    /// Remembers one. What was seen much later than planned tells little, and so only where nothing
-    /// better is known.
-    pub(super) fn learn(&mut self, ended: Ended, is_late: bool) {
+    /// Remembers one whose last look was planned for this time. One that was seen much later tells
+    /// little, and counts only where nothing is known.
+    pub(super) fn learn(&mut self, ended: Ended, planned: Duration) {
+        let is_late = ended.by > planned + (planned / 4).max(LATE);
         if is_late && !self.last.is_empty() {
             return;
         }
@@ -121,9 +126,9 @@ impl Durations {
             return (later(BLIND_GROWTH).max(FIRST), true);
         }
         if let Some((after, by)) = self.one_duration() {
-            let early = EARLY.get(self.last.len() - 1).map(|part| after.mul_f64(*part));
-            if let Some(early) = early.filter(|early| *early > elapsed) {
-                return (early, true);
+            let before = after.mul_f64(EARLY);
+            if self.last.len() == 1 && before > elapsed {
+                return (before, true);
             }
             let last_told_little = self.last.back().is_some_and(|last| last.after.is_zero());
             let middle = after + by.saturating_sub(after) / 2;
@@ -167,7 +172,7 @@ mod tests {
                 looks += 1.0;
             }
             waited += by;
-            durations.learn(Ended { after, by }, false);
+            durations.learn(Ended { after, by }, by);
         }
         let sum: Duration = actions.iter().sum();
         let count = f64::from(u32::try_from(actions.len()).expect("few"));
@@ -196,7 +201,7 @@ mod tests {
     #[test]
     fn seven_actions_of_a_stranger_are_waited_for_with_few_looks() {
         let (time, looks) = wait_for(&[Duration::from_secs(5); 7]);
-        assert!(time < 1.08 && looks < 2.9, "{time}, {looks} looks");
+        assert!(time < 1.08 && looks < 2.8, "{time}, {looks} looks");
     }
 
     #[test]
@@ -214,12 +219,23 @@ mod tests {
     }
 
     #[test]
+    fn a_late_look_counts_only_while_nothing_is_known() {
+        let seconds = Duration::from_secs;
+        let (mut durations, late) = (Durations::default(), seconds(1));
+        durations.learn(Ended { after: late, by: seconds(5) }, late);
+        let first = durations.next(Duration::ZERO, 1).at;
+        assert!(first > FIRST, "it is known that none is over by then: {first:?}");
+        durations.learn(Ended { after: seconds(20), by: seconds(40) }, late);
+        assert_eq!(durations.next(Duration::ZERO, 1).at, first);
+    }
+
+    #[test]
     fn looks_always_go_on_and_never_too_far() {
         let mut durations = Durations::default();
         let hour = Duration::from_secs(3600);
         for ended in [(0, 0), (0, 1), (5, 5), (100, 120), (2, 3)] {
             let (after, by) = (Duration::from_secs(ended.0), Duration::from_secs(ended.1));
-            durations.learn(Ended { after, by }, false);
+            durations.learn(Ended { after, by }, by);
             let mut elapsed = Duration::ZERO;
             while elapsed < hour {
                 let next = durations.next(elapsed, 1).at;
