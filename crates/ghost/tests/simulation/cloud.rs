@@ -3,13 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use fastrand::Rng;
-use ghost::backend::cosmos::{Exchange, Failure, Request, Response};
+use ghost::backend::cosmos::{Failure, Request, Response};
 use ghost_sim::api::{Api, Config, Delivery, Limits};
 use ghost_sim::fault::Faults;
 use ghost_sim::state::{
@@ -21,8 +19,11 @@ use jiff::Timestamp;
 use secrecy::ExposeSecret;
 use tokio::time::Instant;
 
-use crate::schedule::{Schedule, Variant};
-use crate::wrong::Believed;
+use crate::schedule::Schedule;
+
+mod wire;
+
+pub(crate) use wire::Wire;
 
 /// Any moment will do, if it is always the same.
 const EPOCH: i64 = 1_790_000_000;
@@ -364,48 +365,4 @@ pub(crate) fn incoming(request: &Request) -> hyper::Request<Bytes> {
         .header(hyper::header::CONTENT_TYPE, "application/json")
         .body(Bytes::from(request.body.clone().unwrap_or_default()))
         .expect("a request")
-}
-
-/// The way of one controller's life to the cloud. Once it has died, nothing comes back.
-pub(crate) struct Wire {
-    cloud: Cloud,
-    pub(crate) is_dead: Arc<AtomicBool>,
-    believed: Believed,
-}
-
-impl Wire {
-    pub(crate) fn new(cloud: Cloud, variant: Variant) -> Self {
-        Self { cloud, is_dead: Arc::default(), believed: Believed::new(variant) }
-    }
-
-    async fn stop_if_dead(&self) {
-        if self.is_dead.load(Ordering::Relaxed) {
-            std::future::pending::<()>().await;
-        }
-    }
-}
-
-#[async_trait]
-impl Exchange for Wire {
-    async fn exchange(&self, request: Request) -> Result<Response, Failure> {
-        self.stop_if_dead().await;
-        let (fate, there, back) = {
-            let mut inner = self.cloud.lock();
-            let fate = inner.fate(&request);
-            let mut way = |most: u64| Duration::from_millis(inner.random.u64(1..most));
-            let most =
-                if fate == Fate::LostBefore || fate == Fate::LostAfter { 30_000 } else { 60 };
-            let (there, back) = (way(60), way(most));
-            (fate, there, back)
-        };
-        tokio::time::sleep(there).await;
-        // What had left before a death may arrive, or not.
-        if self.is_dead.load(Ordering::Relaxed) && self.cloud.lock().random.bool() {
-            std::future::pending::<()>().await;
-        }
-        let answer = self.cloud.lock().act(&request, fate);
-        tokio::time::sleep(back).await;
-        self.stop_if_dead().await;
-        self.believed.told(&request, answer)
-    }
 }
