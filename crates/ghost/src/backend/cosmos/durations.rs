@@ -5,9 +5,10 @@
 //! the last ones, it is searched for by halving until it is known well enough, and the next look
 //! comes just then. An action that was over at the first look may have been over long before; so the
 //! next one is looked at when it cannot be over yet if all take the same time, and now and then one
-//! of many is. While only one is known, which proves little, an early look is made besides, in case
-//! that the next one takes less. If they differ, the first look comes when one in four would be over,
-//! and the following ones each a quarter later. Pure; times are durations since the action began.
+//! of many is. While only one or two are known, which proves little, an early look is made besides,
+//! in case that the next one takes less. If they differ, the first look comes when one in four would
+//! be over, and the following ones each a quarter later. Pure; times are durations since the action
+//! began.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,13 +19,13 @@ const REMEMBERED: usize = 48;
 const ENOUGH: usize = 12;
 /// The first look when nothing is known, and how much later each next one comes.
 const FIRST: Duration = Duration::from_millis(500);
-const BLIND_GROWTH: f64 = 1.4;
+const BLIND_GROWTH: f64 = 1.5;
 /// How much later each next look comes when durations differ. Measured on durations that differ
 /// fourfold: later looks or no early ones cost more time than they spare in calls.
 const GROWTH: f64 = 1.25;
-/// When an early look comes while only one is known, as part of the time after which that was not
-/// over.
-const EARLY: f64 = 0.8;
+/// When an early look comes while only one, only two are known, as parts of the time after which
+/// none was over.
+const EARLY: [f64; 2] = [0.8, 0.9];
 /// The longest time between two looks for no better reason.
 const LONGEST: Duration = Duration::from_secs(10);
 /// A look that came so much later than planned, and by more than a quarter, tells little of how long
@@ -126,9 +127,9 @@ impl Durations {
             return (later(BLIND_GROWTH).max(FIRST), true);
         }
         if let Some((after, by)) = self.one_duration() {
-            let before = after.mul_f64(EARLY);
-            if self.last.len() == 1 && before > elapsed {
-                return (before, true);
+            let early = EARLY.get(self.last.len() - 1).map(|part| after.mul_f64(*part));
+            if let Some(early) = early.filter(|early| *early > elapsed) {
+                return (early, true);
             }
             let last_told_little = self.last.back().is_some_and(|last| last.after.is_zero());
             let middle = after + by.saturating_sub(after) / 2;
