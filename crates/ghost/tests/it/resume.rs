@@ -200,3 +200,24 @@ async fn b03_a_detachment_that_is_refused_is_not_done_because_an_old_read_seems_
     let own = volumes.iter().find(|own| own["id"] == volume.id.as_str()).unwrap();
     assert_eq!(own["droplet_ids"], json!([]), "{cloud}");
 }
+
+/// What was in the way of a growth may have ended before it is looked for. That the cloud refuses it
+/// for good is believed when it does so again while nothing is under way.
+#[tokio::test]
+async fn a_growth_that_is_refused_once_for_no_reason_that_shows_is_asked_for_again() {
+    let mut world = World::empty("0ms", false, "info");
+    world.parts.start_simulator(&[]).unwrap();
+    world.parts.start_controller(&[]).unwrap();
+    let mut controller = world.controller().await;
+    let volume = controller.create("pvc-grows", 1, mounted("ext4")).await.unwrap();
+    let actions = "/v2/volumes/{volume_id}/actions";
+    world.fault("POST", actions, 1, &json!({"status": 422})).await;
+    controller.grow(&volume, 2).await.unwrap();
+    world.fault("POST", actions, 9, &json!({"status": 422})).await;
+    let status = controller.grow(&volume, 3).await.unwrap_err();
+    assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+    assert!(status.message().contains("cannot grow to 3 GiB"), "{status}");
+    world.no_faults().await;
+    assert_eq!(world.cloud().await["volumes"][0]["size_gigabytes"], 2);
+    controller.delete(&volume).await.unwrap();
+}

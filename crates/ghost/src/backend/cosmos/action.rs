@@ -16,6 +16,7 @@ use super::durations::{Durations, Ended, Next};
 use super::error::ApiError;
 use super::exchange::Exchange;
 use super::look::{Guess, Lists, Seen, volume_path};
+use super::refused::Calm;
 use super::wire::{self, ActionStatus, PostAction};
 use super::{Cosmos, SETTLE};
 use crate::error::{Error, ErrorKind, Result};
@@ -130,6 +131,7 @@ impl<E: Exchange> Cosmos<E> {
     pub(super) async fn reach(&self, id: &VolumeId, goal: Goal) -> Result<Option<wire::Volume>> {
         let mut give_up = None;
         let mut wait = FIRST_WAIT;
+        let mut calm_since = None;
         loop {
             let turn = match goal.place() {
                 Some((droplet, urgency)) => Some(self.turns.on(droplet, urgency).await),
@@ -164,7 +166,12 @@ impl<E: Exchange> Cosmos<E> {
                 volume.device = volume.device.or(slot);
                 return Ok(Some(volume));
             }
-            self.explain(goal, &volume, &refusal).await?;
+            // What was in the way may have ended between the refusal and the reading of the actions:
+            // only where none has been added since the last time was nothing in the way.
+            let newest = actions.iter().map(|action| action.id).max();
+            let calm =
+                if calm_since.replace(newest) == Some(newest) { Calm::Long } else { Calm::Now };
+            self.explain(goal, &volume, &refusal, calm).await?;
             if Instant::now() + wait > give_up {
                 return Err(refusal.meaning(
                     ErrorKind::Unavailable,

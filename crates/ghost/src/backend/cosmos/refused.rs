@@ -8,14 +8,23 @@ use super::exchange::Exchange;
 use super::wire;
 use crate::error::{Error, ErrorKind, Result};
 
+/// How long nothing has been under way on a volume whose action was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Calm {
+    /// Nothing is under way now; something may have been when the action was refused.
+    Now,
+    /// Nothing was when it was refused.
+    Long,
+}
+
 impl<E: Exchange> Cosmos<E> {
-    /// Fails when the state shows that the goal will not be taken, now or later. Nothing is under
-    /// way on the volume.
+    /// Fails when the state shows that the goal will not be taken, now or later.
     pub(super) async fn explain(
         &self,
         goal: Goal,
         volume: &wire::Volume,
         refusal: &ApiError,
+        calm: Calm,
     ) -> Result<()> {
         let id = &volume.id;
         match goal {
@@ -28,6 +37,8 @@ impl<E: Exchange> Cosmos<E> {
                 self.explain_attach(volume, droplet, refusal).await
             }
             Goal::Off(_) => Ok(()),
+            // No state tells why; it is not what was under way.
+            Goal::Large(_) if calm == Calm::Now => Ok(()),
             Goal::Large(gib) => {
                 Err(Error::precondition(format!("volume {id} cannot grow to {gib} GiB: {refusal}")))
             }
