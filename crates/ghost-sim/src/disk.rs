@@ -31,6 +31,9 @@ pub use guest::GuestAddress;
 pub enum Devices {
     /// An attached volume has a loop device of this machine.
     Loop,
+    /// The same, with a node in the droplet's own device folder, which can then be all of `/dev` in
+    /// a mount namespace that is to see no other droplet's disks.
+    DropletLoop,
     /// An attached volume is plugged into the QEMU guest that is its droplet.
     Qmp(Vec<GuestAddress>),
     /// Volumes are only spoken of.

@@ -127,6 +127,9 @@ struct Serve {
 enum DeviceKind {
     /// A loop device of this machine, and a link to it below the state folder; needs root.
     Loop,
+    /// The same with a device node of the droplet's own: the folder droplets/<id>/dev can be bound
+    /// over /dev for processes that are to see the disks of that droplet alone.
+    DropletLoop,
     /// A disk that is plugged into the QEMU guest that --qmp names.
     Qmp,
 }
@@ -193,9 +196,12 @@ async fn serve(arguments: Serve) -> Result<()> {
     let token = TokenFile::new(arguments.token_file);
     let devices = match arguments.devices {
         _ if arguments.no_devices => Devices::None,
-        DeviceKind::Loop => {
+        DeviceKind::Loop | DeviceKind::DropletLoop => {
             ensure!(arguments.qmp.is_empty(), "--qmp names guests, which need --devices qmp");
-            Devices::Loop
+            match arguments.devices {
+                DeviceKind::DropletLoop => Devices::DropletLoop,
+                _ => Devices::Loop,
+            }
         }
         DeviceKind::Qmp => {
             let last = settings.first_droplet.saturating_add(settings.droplets);

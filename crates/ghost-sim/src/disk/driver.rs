@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use super::Devices;
-use super::loop_driver::LoopDriver;
+use super::loop_driver::{LoopDriver, Nodes};
 use super::qmp_driver::QmpDriver;
 use crate::state::Attachment;
 
@@ -22,7 +22,8 @@ impl Driver {
     /// The driver of this kind, if any is wanted.
     pub(super) fn open(root: &Path, devices: &Devices) -> Result<Option<Self>> {
         Ok(match devices {
-            Devices::Loop => Some(Self::Loop(LoopDriver::open(root)?)),
+            Devices::Loop => Some(Self::Loop(LoopDriver::open(root, Nodes::OfMachine)?)),
+            Devices::DropletLoop => Some(Self::Loop(LoopDriver::open(root, Nodes::OfDroplet)?)),
             Devices::Qmp(guests) => Some(Self::Qmp(Arc::new(QmpDriver::open(guests)?))),
             Devices::None => None,
         })

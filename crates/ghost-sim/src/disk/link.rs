@@ -1,4 +1,5 @@
-//! The links under which a droplet finds its disks.
+//! The links under which a droplet finds its disks, and the device nodes that they lead to where a
+//! droplet has nodes of its own.
 
 use std::collections::HashSet;
 use std::fs;
@@ -7,11 +8,14 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use rustix::fs::{CWD, FileType, Mode};
 
 use crate::state::Attachment;
 
 /// What the names of disks begin with on a droplet.
 const PREFIX: &str = "scsi-0DO_Volume_";
+/// The mode of a droplet's own device nodes, as the kernel makes them: for root alone.
+const NODE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 /// Makes the attachment's link lead to this device, in one step also if it led elsewhere.
 pub(super) fn create(root: &Path, attachment: &Attachment, device: &Path) -> Result<()> {
@@ -29,9 +33,28 @@ pub(super) fn create(root: &Path, attachment: &Attachment, device: &Path) -> Res
     make().with_context(|| format!("cannot make the link {}", link.display()))
 }
 
-/// Removes the attachment's link.
+/// The same with a node of the droplet's own for the device: its device folder is then all that a
+/// machine needs of this one's devices.
+pub(super) fn create_with_node(root: &Path, attachment: &Attachment, device: &Path) -> Result<()> {
+    let name = device.file_name().context("a device has a name")?;
+    let node = device_folder(root, attachment.droplet).join(name);
+    let make = || -> io::Result<()> {
+        let number = rustix::fs::stat(device)?.st_rdev;
+        // The number of a device that was here before may be another's by now.
+        if fs::symlink_metadata(&node).is_ok() {
+            fs::remove_file(&node)?;
+        }
+        Ok(rustix::fs::mknodat(CWD, &node, FileType::BlockDevice, NODE_MODE, number)?)
+    };
+    fs::create_dir_all(device_folder(root, attachment.droplet))
+        .and_then(|()| make())
+        .with_context(|| format!("cannot make the device node {}", node.display()))?;
+    create(root, attachment, &Path::new("../..").join(name))
+}
+
+/// Removes the attachment's link, and the node that it leads to if that is the droplet's own.
 pub(super) fn remove(root: &Path, attachment: &Attachment) -> Result<()> {
-    super::content::remove_file(&path(root, attachment))
+    remove_link(&path(root, attachment))
 }
 
 /// Removes every link below the droplets' folders that belongs to none of these.
@@ -44,16 +67,34 @@ pub(super) fn remove_all_but<'a>(
     for droplet in entries(&root.join("droplets"))? {
         for link in entries(&droplet.join("dev/disk/by-id"))? {
             if !wanted.contains(&link) {
-                super::content::remove_file(&link)?;
+                remove_link(&link)?;
             }
         }
     }
     Ok(())
 }
 
+/// The device folder of a droplet.
+pub(super) fn device_folder(root: &Path, droplet: u64) -> PathBuf {
+    root.join(format!("droplets/{droplet}/dev"))
+}
+
 fn path(root: &Path, attachment: &Attachment) -> PathBuf {
-    let folder = root.join("droplets").join(attachment.droplet.to_string());
-    folder.join("dev/disk/by-id").join(format!("{PREFIX}{}", attachment.name))
+    let folder = device_folder(root, attachment.droplet);
+    folder.join("disk/by-id").join(format!("{PREFIX}{}", attachment.name))
+}
+
+/// The link goes first: whoever finds it finds a device.
+fn remove_link(link: &Path) -> Result<()> {
+    let target = fs::read_link(link).ok();
+    super::content::remove_file(link)?;
+    match (target, link.parent()) {
+        // A link to a node of this machine is absolute, and that node is the kernel's.
+        (Some(target), Some(folder)) if target.is_relative() => {
+            super::content::remove_file(&folder.join(target))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {

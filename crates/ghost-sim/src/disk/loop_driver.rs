@@ -1,7 +1,8 @@
 //! Attached volumes as loop devices of this machine, and the links that lead to them.
 //!
 //! An attached volume has a loop device over its file, and the link
-//! `droplets/<droplet>/dev/disk/by-id/scsi-0DO_Volume_<name>` to that.
+//! `droplets/<droplet>/dev/disk/by-id/scsi-0DO_Volume_<name>` to that: to its node in `/dev`, or to
+//! one of the droplet's own, `droplets/<droplet>/dev/loop<number>`.
 
 use std::collections::HashSet;
 use std::fs;
@@ -17,10 +18,20 @@ use crate::state::Attachment;
 #[derive(Clone, Debug)]
 pub(super) struct LoopDriver {
     root: PathBuf,
+    nodes: Nodes,
+}
+
+/// Whose device nodes the links lead to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nodes {
+    /// Those that the kernel makes in `/dev`.
+    OfMachine,
+    /// Some of the droplet's own, beside its links.
+    OfDroplet,
 }
 
 impl LoopDriver {
-    pub(super) fn open(root: &Path) -> Result<Self> {
+    pub(super) fn open(root: &Path, nodes: Nodes) -> Result<Self> {
         ensure!(
             rustix::process::geteuid().is_root(),
             "loop devices need root: run as root, or with --no-devices"
@@ -29,7 +40,7 @@ impl LoopDriver {
         let droplets = root.join("droplets");
         fs::create_dir_all(&droplets)
             .with_context(|| format!("cannot create {}", droplets.display()))?;
-        Ok(Self { root })
+        Ok(Self { root, nodes })
     }
 
     pub(super) async fn attach(&self, attachment: &Attachment, file: &Path) -> Result<()> {
@@ -38,7 +49,10 @@ impl LoopDriver {
             .with_context(|| format!("cannot make a loop device over {}", file.display()))?;
         // A device that was kept over a restart may be older than the file's last resize.
         ghost_host::loop_device::refresh(&device).await?;
-        link::create(&self.root, attachment, device.path())
+        match self.nodes {
+            Nodes::OfMachine => link::create(&self.root, attachment, device.path()),
+            Nodes::OfDroplet => link::create_with_node(&self.root, attachment, device.path()),
+        }
     }
 
     pub(super) async fn detach(&self, attachment: &Attachment, file: &Path) -> Result<()> {
@@ -60,7 +74,7 @@ impl LoopDriver {
     ) -> Result<()> {
         for droplet in droplets {
             // A machine has its device folder before it has any disk.
-            let folder = self.root.join(format!("droplets/{droplet}/dev"));
+            let folder = link::device_folder(&self.root, *droplet);
             fs::create_dir_all(&folder)
                 .with_context(|| format!("cannot create {}", folder.display()))?;
         }

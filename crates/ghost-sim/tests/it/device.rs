@@ -108,6 +108,41 @@ fn what_is_written_on_one_droplet_is_there_on_the_next() {
 }
 
 #[test]
+fn a_droplet_can_have_device_nodes_of_its_own() {
+    if !may_use_devices() {
+        return;
+    }
+    let folder = Folder::new();
+    let program = folder.start(&["--devices=droplet-loop"]);
+    let (one, two) = (program.volume("one"), program.volume("two"));
+    program.attach(&one, 101);
+    program.attach(&two, 102);
+    let nodes = |droplet: u64| {
+        let entries = fs::read_dir(folder.path(&format!("state/droplets/{droplet}/dev"))).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        paths.filter(|path| !path.is_dir()).collect::<Vec<_>>()
+    };
+    let number = |path: &Path| rustix::fs::stat(path).unwrap().st_rdev;
+    for (droplet, volume, name) in [(101, &one, "one"), (102, &two, "two")] {
+        let [node] = &nodes(droplet)[..] else { panic!("one node: {:?}", nodes(droplet)) };
+        assert_eq!(
+            folder.link(droplet, name).canonicalize().unwrap(),
+            node.canonicalize().unwrap()
+        );
+        assert_eq!(size_of(node), 1 << 30);
+        let over = |(_, file): &(PathBuf, String)| file.ends_with(volume);
+        let (device, _) = folder.devices().into_iter().find(over).unwrap();
+        assert_eq!(number(node), number(&device));
+    }
+    program.detach(&one, 101);
+    assert_eq!((nodes(101).len(), nodes(102).len()), (0, 1));
+    program.attach(&one, 102);
+    assert_eq!((nodes(101).len(), nodes(102).len()), (0, 2));
+    assert!(program.end(Signal::TERM).success());
+    assert_eq!(nodes(102), [] as [PathBuf; 0], "what is taken away at the end has no node");
+}
+
+#[test]
 fn nothing_that_is_written_after_a_detach_reaches_the_volume() {
     if !may_use_devices() {
         return;
