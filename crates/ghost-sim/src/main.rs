@@ -13,7 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use ghost_sim::api::{Api, Config, Limits};
 use ghost_sim::disk::{Devices, GuestAddress};
 use ghost_sim::fault::Faults;
-use ghost_sim::serve::Server;
+use ghost_sim::serve::{Asker, Server};
 use ghost_sim::simulator::Simulator;
 use ghost_sim::state::{DeviceSlots, Settings};
 use ghost_sim::token::TokenFile;
@@ -41,6 +41,12 @@ struct Serve {
     /// The address to listen on; port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
+    /// Where the metadata service listens, without TLS: http://169.254.169.254 at a real cloud.
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "metadata_of")]
+    metadata_listen: Option<SocketAddr>,
+    /// Which droplet asks the metadata service from this address; repeated for each droplet.
+    #[arg(long, value_name = "ADDRESS[/BITS]=DROPLET", requires = "metadata_listen")]
+    metadata_of: Vec<Asker>,
     /// The folder that everything is kept in; made if it is not there.
     #[arg(long, value_name = "DIR")]
     state_dir: PathBuf,
@@ -159,6 +165,11 @@ async fn serve(arguments: Serve) -> Result<()> {
     let tls_files = arguments.tls_cert_file.as_deref().zip(arguments.tls_key_file.as_deref());
     let server = Server::bind(arguments.listen, tls_files).await?;
     let url = server.url()?;
+    let metadata = match arguments.metadata_listen {
+        None => None,
+        Some(address) => Some(Server::bind_metadata(address, arguments.metadata_of).await?),
+    };
+    let metadata_url = metadata.as_ref().map(Server::url).transpose()?;
     let faults = match &arguments.faults {
         None => Faults::default(),
         Some(path) => {
@@ -227,19 +238,30 @@ async fn serve(arguments: Serve) -> Result<()> {
         tracing::info!("stopping");
         stop.cancel();
     };
-    let announced = announce(&url);
+    let announced = announce(&url, metadata_url.as_deref());
     if announced.is_ok() {
         let serving = server.run(simulator.clone(), stop.clone());
+        let telling = async {
+            if let Some(metadata) = metadata {
+                metadata.run(simulator.clone(), stop.clone()).await;
+            }
+        };
         let following = simulator.follow_guests(&stop);
-        tokio::join!(serving, simulator.end_actions(&stop), following, signalled);
+        tokio::join!(serving, telling, simulator.end_actions(&stop), following, signalled);
     }
     announced.and(simulator.release().await.context("a loop device may be left behind"))
 }
 
-/// The one line on the standard output, for whoever started this and waits for it.
-fn announce(url: &str) -> Result<()> {
+/// The line on the standard output for whoever started this and waits for it, and a second one
+/// where there is a metadata service.
+fn announce(url: &str, metadata_url: Option<&str>) -> Result<()> {
+    let mut lines = format!("listening on {url}\n");
+    if let Some(url) = metadata_url {
+        lines = format!("{lines}telling droplets at {url}\n");
+    }
     let mut output = io::stdout();
-    writeln!(output, "listening on {url}")
+    output
+        .write_all(lines.as_bytes())
         .and_then(|()| output.flush())
         .context("cannot write to the standard output")
 }

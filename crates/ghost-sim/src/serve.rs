@@ -1,10 +1,10 @@
-//! The listener: connections, TLS, delays and broken connections.
+//! The listeners: connections, TLS, delays and broken connections.
 #![expect(
     clippy::disallowed_methods,
     reason = "wiring: a task for each connection, and one for each request so that it is not undone"
 )]
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -27,6 +27,10 @@ use tokio_util::task::TaskTracker;
 use crate::api::Delivery;
 use crate::simulator::Simulator;
 
+mod asker;
+
+pub use asker::Asker;
+
 /// No request of this API comes near this size.
 const LARGEST_BODY_BYTES: usize = 1 << 20;
 
@@ -34,6 +38,16 @@ const LARGEST_BODY_BYTES: usize = 1 << 20;
 pub struct Server {
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
+    audience: Audience,
+}
+
+/// Whom a socket is for.
+#[derive(Clone, Debug)]
+enum Audience {
+    /// Whoever calls the API.
+    Callers,
+    /// Droplets, which are told about themselves.
+    Droplets(Arc<[Asker]>),
 }
 
 /// The connection is to be closed without an answer.
@@ -45,10 +59,14 @@ impl Server {
     /// Listens on this address; with the files of a certificate chain and its key, over TLS.
     pub async fn bind(address: SocketAddr, tls_files: Option<(&Path, &Path)>) -> Result<Self> {
         let tls = tls_files.map(|(certificate, key)| tls_acceptor(certificate, key)).transpose()?;
-        let listener = TcpListener::bind(address)
-            .await
-            .with_context(|| format!("cannot listen on {address}"))?;
-        Ok(Self { listener, tls })
+        Ok(Self { listener: listener(address).await?, tls, audience: Audience::Callers })
+    }
+
+    /// Listens on this address as the metadata service does: without TLS, for the droplets with
+    /// these addresses, and with nothing but `/metadata/v1`.
+    pub async fn bind_metadata(address: SocketAddr, askers: Vec<Asker>) -> Result<Self> {
+        let audience = Audience::Droplets(askers.into());
+        Ok(Self { listener: listener(address).await?, tls: None, audience })
     }
 
     /// Where it listens: `http://address:port` or `https://address:port`.
@@ -66,8 +84,8 @@ impl Server {
                 accepted = self.listener.accept() => accepted,
                 () = stop.cancelled() => break,
             };
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
+            let (stream, far_end) = match accepted {
+                Ok(accepted) => accepted,
                 Err(error) => {
                     // The usual cause is too many open files, which passes when some are closed.
                     tracing::warn!("cannot accept a connection: {error}");
@@ -75,7 +93,13 @@ impl Server {
                     continue;
                 }
             };
-            let connection = connection(stream, self.tls.clone(), simulator.clone(), begun.clone());
+            let service = Service {
+                simulator: simulator.clone(),
+                audience: self.audience.clone(),
+                far_end: far_end.ip(),
+                begun: begun.clone(),
+            };
+            let connection = connection(stream, self.tls.clone(), service);
             connections.spawn(stop.clone().run_until_cancelled_owned(connection));
         }
         connections.close();
@@ -85,33 +109,39 @@ impl Server {
     }
 }
 
-async fn connection(
-    stream: TcpStream,
-    tls: Option<TlsAcceptor>,
+async fn listener(address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
+}
+
+/// What the requests of one connection are answered with.
+#[derive(Clone)]
+struct Service {
     simulator: Arc<Simulator>,
+    audience: Audience,
+    far_end: IpAddr,
     begun: TaskTracker,
-) {
+}
+
+async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, service: Service) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!("cannot set TCP_NODELAY: {error}");
     }
     match tls {
-        None => exchange(stream, simulator, begun).await,
+        None => exchange(stream, service).await,
         Some(tls) => match tls.accept(stream).await {
-            Ok(stream) => exchange(stream, simulator, begun).await,
+            Ok(stream) => exchange(stream, service).await,
             Err(error) => tracing::debug!("no TLS with the far end: {error}"),
         },
     }
 }
 
-async fn exchange(
-    stream: impl AsyncRead + AsyncWrite + Unpin,
-    simulator: Arc<Simulator>,
-    begun: TaskTracker,
-) {
-    let service = service_fn(|request| answer(request, simulator.clone(), begun.clone()));
+async fn exchange(stream: impl AsyncRead + AsyncWrite + Unpin, service: Service) {
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(
+            TokioIo::new(stream),
+            service_fn(|request| answer(request, service.clone())),
+        )
         .await;
     if let Err(error) = served {
         tracing::debug!("a connection ended: {error:?}");
@@ -121,17 +151,26 @@ async fn exchange(
 /// An error makes hyper close the connection without an answer.
 async fn answer(
     request: Request<Incoming>,
-    simulator: Arc<Simulator>,
-    begun: TaskTracker,
+    service: Service,
 ) -> Result<Response<Full<Bytes>>, ClosedOnPurpose> {
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
+    if let Audience::Droplets(askers) = &service.audience {
+        let Some(place) = asker::place_of(askers, service.far_end, &head.uri) else {
+            tracing::info!(far_end = %service.far_end, path = head.uri.path(), "nothing to tell");
+            let mut response = Response::default();
+            *response.status_mut() = StatusCode::NOT_FOUND;
+            return Ok(response);
+        };
+        head.uri = place;
+    }
     let body = match Limited::new(body, LARGEST_BODY_BYTES).collect().await {
         Ok(body) => body.to_bytes(),
         Err(error) => return Ok(unreadable(&*error)),
     };
     let request = Request::from_parts(head, body);
     // On its own, because a request that was begun is not undone when its sender goes away.
-    let handled = begun.spawn(async move { simulator.handle(&request).await }).await;
+    let simulator = service.simulator;
+    let handled = service.begun.spawn(async move { simulator.handle(&request).await }).await;
     let outcome = match handled {
         Ok(outcome) => outcome,
         Err(error) => {

@@ -8,6 +8,7 @@ mod device;
 mod document;
 mod guest;
 mod in_process;
+mod metadata;
 mod program;
 mod restart;
 mod rules;

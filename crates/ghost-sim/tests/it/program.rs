@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -65,6 +65,7 @@ pub(crate) struct Folder {
 pub(crate) struct Program {
     child: Child,
     pub(crate) url: String,
+    output: BufReader<ChildStdout>,
     client: reqwest::blocking::Client,
 }
 
@@ -122,11 +123,11 @@ impl Folder {
             .spawn()
             .unwrap();
         let mut line = String::new();
-        let output = child.stdout.take().unwrap();
-        BufReader::new(output).read_line(&mut line).unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
         let client = reqwest::blocking::Client::builder().timeout(LIMIT).build().unwrap();
         match line.trim_end().strip_prefix("listening on ") {
-            Some(url) => Ok(Program { child, url: url.to_owned(), client }),
+            Some(url) => Ok(Program { child, url: url.to_owned(), output, client }),
             None => {
                 child.wait().unwrap();
                 Err(fs::read_to_string(self.path("stderr")).unwrap())
@@ -154,6 +155,13 @@ impl Program {
     /// The address without the scheme.
     pub(crate) fn authority(&self) -> &str {
         self.url.split_once("://").unwrap().1
+    }
+
+    /// Where the metadata service listens, which is said in the second line.
+    pub(crate) fn metadata_url(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim_end().strip_prefix("telling droplets at ").unwrap().to_owned()
     }
 
     /// Sends a request with the right token; the status and the body.
