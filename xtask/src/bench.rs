@@ -2,12 +2,12 @@
 //! the bare system calls or HTTP exchanges of the same work take in the same run.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use xtask::command::{cargo, output, program, run as run_command, target};
+use xtask::command::{build_static, output, program, run as run_command};
 use xtask::playground::{NODES, Options, Playground, probe};
 use xtask::volume_life::{Controller, Node, Volume, mounted};
 
@@ -19,7 +19,6 @@ mod storm;
 
 pub(crate) use storm::Storm;
 
-const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 const ROUNDS: usize = 40;
 
 /// Builds, and has the release build of this program measure: the far end of every call is it, and
@@ -27,7 +26,7 @@ const ROUNDS: usize = 40;
 pub(crate) fn run() -> Result<()> {
     setup::need_root("the benchmark")?;
     setup::need_programs(&["mkfs.ext4", "losetup", "blkid"])?;
-    let programs = build()?;
+    let programs = build_static()?;
     // With the same arguments, and so the same benchmark.
     let own = std::env::args_os().skip(2);
     let mut measure = program(programs.join("xtask"));
@@ -59,17 +58,6 @@ pub(crate) fn measure(programs: &Path, which: Option<&Which>) -> Result<()> {
     let size = fs::metadata(programs.join("ghost"))?.len();
     amount("static stripped binary", size, 8);
     Ok(())
-}
-
-/// The static release build: one file that needs no library of its machine.
-fn build() -> Result<PathBuf> {
-    let flags = "-C target-feature=+crt-static -C relocation-model=static";
-    run_command(
-        cargo()
-            .args(["build", "--release", "--workspace", "--quiet", "--target", TRIPLE])
-            .env("RUSTFLAGS", flags),
-    )?;
-    Ok(target().join(TRIPLE).join("release"))
 }
 
 fn options(programs: &Path, devices: bool) -> Options {

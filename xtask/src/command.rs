@@ -6,6 +6,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+/// What static builds are built for.
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+
 /// A program that is about to be started in the project's root folder.
 pub fn program(name: impl AsRef<OsStr>) -> Command {
     #[expect(clippy::disallowed_methods, reason = "this is the one place that starts programs")]
@@ -69,4 +72,15 @@ pub fn cargo() -> Command {
 /// Builds the driver and the simulator, showing cargo's own progress.
 pub fn build() -> Result<()> {
     run(cargo().args(["build", "--workspace"]))
+}
+
+/// Builds the static release programs, each one file that needs no library of its machine, and
+/// answers the folder that they are in. Always the whole workspace, so that no crate is built twice
+/// with other features.
+pub fn build_static() -> Result<PathBuf> {
+    let flags = "-C target-feature=+crt-static -C relocation-model=static";
+    run(cargo()
+        .args(["build", "--release", "--workspace", "--quiet", "--target", TRIPLE])
+        .env("RUSTFLAGS", flags))?;
+    Ok(target().join(TRIPLE).join("release"))
 }

@@ -17,6 +17,7 @@ mod ci;
 mod conformance;
 mod demo;
 mod foreign;
+mod image;
 mod sanity;
 mod simulate;
 mod soak;
@@ -64,6 +65,15 @@ enum Command {
         #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(2000..))]
         lives: u64,
     },
+    /// Writes the container image as an OCI archive, without a container engine
+    Image {
+        /// With the quick build that tests use
+        #[arg(long)]
+        debug: bool,
+        /// Unpack its file system into this folder too
+        #[arg(long, value_name = "FOLDER")]
+        root: Option<PathBuf>,
+    },
     /// Checks the house rules that no compiler knows
     Tidy,
     /// Runs what CI runs
@@ -83,6 +93,10 @@ fn main() -> ExitCode {
         }
         Command::Simulate { schedules, seed } => simulate::simulate(schedules, seed),
         Command::Soak { lives } => soak::run(lives),
+        Command::Image { debug, root } => {
+            let build = if debug { image::Build::Debug } else { image::Build::Release };
+            image::run(build, root.as_deref())
+        }
         Command::Tidy => tidy::run(),
         Command::Ci => ci::run(),
     });

@@ -1,13 +1,13 @@
 //! What the commands need on a machine, installed where that is possible and named where not.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::command::{output, program, root, run, target};
 
 /// The programs that are needed, and the Debian packages that have them.
-const PROGRAMS: [(&str, &str); 18] = [
+const PROGRAMS: [(&str, &str); 21] = [
     ("mkfs.ext4", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("mkfs.xfs", "xfsprogs"),
@@ -24,6 +24,9 @@ const PROGRAMS: [(&str, &str); 18] = [
     ("zstd", "zstd"),
     ("mke2fs", "e2fsprogs"),
     ("strip", "binutils"),
+    ("readelf", "binutils"),
+    ("apt-get", "apt"),
+    ("dpkg-deb", "dpkg"),
     ("python3", "python3-venv"),
     ("go", "golang-go (1.26 or later)"),
 ];
@@ -125,4 +128,62 @@ pub fn go_tool(name: &str, package: &str) -> Result<PathBuf> {
         .arg(package))?;
     std::fs::write(stamp, pins)?;
     Ok(built)
+}
+
+/// Installs a Python tool with the very requirements that its folder below `tools/` names, unless
+/// that has been done, and answers where it is.
+///
+/// # Errors
+/// When it cannot be installed.
+pub fn python_tool(name: &str) -> Result<PathBuf> {
+    need_programs(&["python3"])?;
+    let requirements = root().join("tools").join(name).join("requirements.txt");
+    let pins = std::fs::read_to_string(&requirements)?;
+    let environment = target().join("tools/python").join(name);
+    let stamp = environment.join("pins");
+    if std::fs::read_to_string(&stamp).ok().as_ref() != Some(&pins) {
+        println!("installing {name} (once)");
+        output(program("python3").args(["-m", "venv"]).arg(&environment))?;
+        let pip = environment.join("bin/pip");
+        output(program(pip).args(["install", "-q", "-r"]).arg(requirements))?;
+        std::fs::write(stamp, pins)?;
+    }
+    Ok(environment.join("bin").join(name))
+}
+
+/// Gets packages of Debian into a folder, by the machine's own apt sources, without installing them.
+///
+/// # Errors
+/// When apt does not know one of them, or cannot get it.
+pub fn debian_packages(folder: &Path, names: &[&str]) -> Result<()> {
+    need_programs(&["apt-get", "dpkg-deb"])?;
+    std::fs::create_dir_all(folder)?;
+    let apt = |arguments: &[&str]| {
+        // As whoever runs this, since apt's own user may not write there.
+        let plain = ["-qq", "-o", "APT::Sandbox::User=root"];
+        output(program("apt-get").current_dir(folder).args(plain).args(arguments))
+    };
+    let download = [&["download"], names].concat();
+    if apt(&download).is_err() {
+        // A new machine has no lists yet, and old lists name what has been replaced since.
+        apt(&["update"])?;
+        apt(&download)?;
+    }
+    Ok(())
+}
+
+/// The file of a package in such a folder; the newest, when there are several versions.
+///
+/// # Errors
+/// When there is none.
+pub fn debian_package(folder: &Path, name: &str) -> Result<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(&format!("{name}_")) {
+            found.push((entry.metadata()?.modified()?, entry.path()));
+        }
+    }
+    let (_, path) = found.into_iter().max().with_context(|| format!("apt got no {name}"))?;
+    Ok(path)
 }
