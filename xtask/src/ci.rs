@@ -5,6 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 use xtask::command::{self, cargo, program, target};
 
+use crate::chart::{self, Deploy};
 use crate::{demo, test, tidy};
 
 /// The licence checker, as a pinned wheel: it comes built, unlike from its source.
@@ -29,6 +30,7 @@ fn run_all() -> Result<Vec<(&'static str, f64)>> {
         )
     })?;
     step("cargo xtask tidy", &tidy::run)?;
+    step("cargo xtask chart", &|| chart::run(Deploy::Check))?;
     step("cargo deny", &deny)?;
     step("cargo xtask demo", &demo::run)?;
     Ok(times)

@@ -13,6 +13,7 @@ use clap::{Parser, Subcommand};
 use xtask::{interrupt, setup};
 
 mod bench;
+mod chart;
 mod ci;
 mod conformance;
 mod demo;
@@ -74,6 +75,12 @@ enum Command {
         #[arg(long, value_name = "FOLDER")]
         root: Option<PathBuf>,
     },
+    /// Checks the Helm chart and the plain manifests
+    Chart {
+        /// Writes the plain manifests anew
+        #[arg(long)]
+        write: bool,
+    },
     /// Checks the house rules that no compiler knows
     Tidy,
     /// Runs what CI runs
@@ -96,6 +103,9 @@ fn main() -> ExitCode {
         Command::Image { debug, root } => {
             let build = if debug { image::Build::Debug } else { image::Build::Release };
             image::run(build, root.as_deref())
+        }
+        Command::Chart { write } => {
+            chart::run(if write { chart::Deploy::Write } else { chart::Deploy::Check })
         }
         Command::Tidy => tidy::run(),
         Command::Ci => ci::run(),

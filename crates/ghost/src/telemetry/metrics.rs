@@ -35,6 +35,7 @@ struct CloudAnswer {
     status: u16,
 }
 
+type NoLabels = [(&'static str, &'static str); 0];
 type Histograms = Family<Operation, Histogram, fn() -> Histogram>;
 
 /// All numbers. Clones share them.
@@ -45,7 +46,8 @@ pub struct Metrics {
     seconds: Histograms,
     running: Family<Operation, Gauge<i64, AtomicI64>>,
     answers: Family<CloudAnswer, Counter<u64, AtomicU64>>,
-    remaining: Gauge<i64, AtomicI64>,
+    /// Without a value until the cloud has told one: nought would say that all is spent.
+    remaining: Family<NoLabels, Gauge<i64, AtomicI64>>,
 }
 
 impl Metrics {
@@ -56,7 +58,7 @@ impl Metrics {
         let seconds: Histograms = Family::new_with_constructor(|| Histogram::new(SECONDS));
         let running = Family::default();
         let answers = Family::default();
-        let remaining = Gauge::default();
+        let remaining = Family::default();
         let mut registry = Registry::with_prefix("ghost");
         registry.register("operations", "Operations that have ended", ended.clone());
         registry.register("operation_seconds", "Time that operations took", seconds.clone());
@@ -103,22 +105,28 @@ impl Meter for Metrics {
     }
 
     fn remaining(&self, requests: u64) {
-        self.remaining.set(i64::try_from(requests).unwrap_or(i64::MAX));
+        self.remaining.get_or_create(&[]).set(i64::try_from(requests).unwrap_or(i64::MAX));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
-    #[test]
-    fn the_numbers_have_the_names_that_the_documents_promise() {
+    fn every_number() -> String {
         let metrics = Metrics::new();
         metrics.started("create_volume");
         metrics.ended("create_volume", "ok", Duration::from_millis(3));
         metrics.answered("/v2/volumes", 201);
         metrics.remaining(4998);
-        let text = metrics.text();
+        metrics.text()
+    }
+
+    #[test]
+    fn the_numbers_have_the_names_that_the_documents_promise() {
+        let text = every_number();
         for line in [
             "ghost_operations_total{operation=\"create_volume\",outcome=\"ok\"} 1",
             "ghost_operations_running{operation=\"create_volume\"} 0",
@@ -127,6 +135,38 @@ mod tests {
             "ghost_cloud_rate_remaining 4998",
         ] {
             assert!(text.lines().any(|have| have == line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_said_to_remain_before_the_cloud_has_told_it() {
+        let text = Metrics::new().text();
+        assert!(!text.lines().any(|line| line.starts_with("ghost_cloud_rate_remaining")), "{text}");
+    }
+
+    #[test]
+    fn alerts_dashboard_and_document_name_numbers_that_exist_and_the_document_all() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let text = every_number();
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        let exist: BTreeSet<&str> =
+            samples.filter_map(|line| line.split(['{', ' ']).next()).collect();
+        for file in [
+            "charts/ghost/templates/rules.yaml",
+            "charts/ghost/dashboards/ghost.json",
+            "docs/monitoring.md",
+        ] {
+            let content = std::fs::read_to_string(format!("{root}/{file}")).expect("it is there");
+            let words = content.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let named: BTreeSet<&str> = words.filter(|word| word.starts_with("ghost_")).collect();
+            assert!(!named.is_empty(), "{file} names no number");
+            for name in &named {
+                assert!(exist.contains(name), "{file} names {name}, which does not exist");
+            }
+            if file.ends_with(".md") {
+                let missing: Vec<_> = exist.difference(&named).collect();
+                assert!(missing.is_empty(), "{file} does not name {missing:?}");
+            }
         }
     }
 }
