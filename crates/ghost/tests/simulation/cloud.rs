@@ -116,6 +116,8 @@ impl Cloud {
     pub(crate) fn calm_down(&self) {
         let mut inner = self.lock();
         inner.calm = true;
+        // One that was put for an action which the cloud then refused is still there.
+        inner.put_faults("[]".to_owned());
         let hanging: Vec<u64> = running(&inner.api).map(|action| action.id).collect();
         for action in hanging {
             inner.api.cloud_mut().fail_action(action);
@@ -282,6 +284,11 @@ impl Inner {
 
     fn act(&mut self, request: &Request, fate: Fate) -> Result<Response, Failure> {
         self.requests += 1;
+        // What was on its way when the faults ended is not to begin what never ends.
+        let fate = match fate {
+            Fate::ActionSticks | Fate::ActionFails if self.calm => Fate::Answered,
+            fate => fate,
+        };
         self.note(&format!(
             "{} {} {} {fate:?}",
             request.method,
@@ -335,10 +342,14 @@ impl Inner {
     }
 
     fn put_fault(&mut self, action: &str) {
-        let rule = format!(
+        self.put_faults(format!(
             r#"[{{"method":"POST","route":"/v2/volumes/{{volume_id}}/actions","times":1,
                  "effect":{{"action":"{action}"}}}}]"#
-        );
+        ));
+    }
+
+    /// In the place of those that are there.
+    fn put_faults(&mut self, rule: String) {
         let put = hyper::Request::put("/sim/v1/faults").body(Bytes::from(rule)).expect("a request");
         let now = self.now();
         let Delivery::Answer(answer) = self.api.handle(now, &put).delivery else { return };

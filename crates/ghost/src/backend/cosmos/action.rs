@@ -33,6 +33,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 const END_WAIT: Duration = Duration::from_millis(500);
 /// The longest of these waits; each next one is half as long again.
 const LONGEST_END_WAIT: Duration = Duration::from_secs(10);
+/// For how long after it was taken a detachment is nobody else's business. Another controller may
+/// have been asked since, and have begun to attach the volume again.
+const UNDISTURBED: Duration = Duration::from_secs(30);
 /// After how many looks that showed nothing the action itself is read, and then after how many more;
 /// where a list spares calls, each of these reads is dear.
 const LOOKS_PER_ACTION: u32 = 6;
@@ -79,6 +82,11 @@ impl Goal {
     /// last attachment, which did not show yet: that is then no detachment.
     fn may_be_older(self, since: Duration) -> bool {
         matches!(self, Self::Off(_)) && since < SETTLE
+    }
+
+    /// Whether a state that was read so long after the action was taken may be about to change again.
+    fn may_be_undone(self, since: Duration) -> bool {
+        matches!(self, Self::Off(_)) && since > UNDISTURBED
     }
 
     pub(super) fn is_reached(self, volume: &wire::Volume) -> bool {
@@ -258,6 +266,16 @@ impl<E: Exchange> Cosmos<E> {
                         && goal.may_be_older(asked.duration_since(begun))
                         && self.is_done(id, action.id).await.or_else(not_yet)? != Some(true) => {}
                 Ok((_, Some(Ok(None)))) => return Ok(None),
+                Ok((asked, Some(Ok(Some(volume)))))
+                    if goal.is_reached(&volume)
+                        && goal.may_be_undone(asked.duration_since(begun))
+                        && self.actions(id).await?.iter().any(|other| other.id > action.id) =>
+                {
+                    return Err(Error::unavailable(format!(
+                        "another controller has acted on volume {id} since it was to be detached; \
+                         the next call looks again"
+                    )));
+                }
                 Ok((_, Some(Ok(Some(mut volume))))) if goal.is_reached(&volume) => {
                     if !is_over {
                         let ended = Ended { after, by: begun.elapsed() };
