@@ -16,9 +16,9 @@ use xtask::setup;
 use self::archive::{Effort, Image};
 use self::tree::Tree;
 
-mod archive;
+pub(crate) mod archive;
 mod packages;
-mod tree;
+pub(crate) mod tree;
 
 /// Where the image is said to come from; the tag is the version.
 const REPOSITORY: &str = "ghost.greenhost.net/ghost";

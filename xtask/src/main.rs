@@ -15,6 +15,7 @@ use xtask::{interrupt, setup};
 mod bench;
 mod chart;
 mod ci;
+mod cluster;
 mod conformance;
 mod demo;
 mod foreign;
@@ -81,6 +82,9 @@ enum Command {
         #[arg(long)]
         write: bool,
     },
+    /// A real Kubernetes on this machine, with the driver installed
+    #[command(subcommand)]
+    Cluster(cluster::Command),
     /// Checks the house rules that no compiler knows
     Tidy,
     /// Runs what CI runs
@@ -107,6 +111,7 @@ fn main() -> ExitCode {
         Command::Chart { write } => {
             chart::run(if write { chart::Deploy::Write } else { chart::Deploy::Check })
         }
+        Command::Cluster(command) => cluster::run(&command),
         Command::Tidy => tidy::run(),
         Command::Ci => ci::run(),
     });

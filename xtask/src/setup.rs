@@ -7,7 +7,9 @@ use anyhow::{Context, Result, bail};
 use crate::command::{output, program, root, run, target};
 
 /// The programs that are needed, and the Debian packages that have them.
-const PROGRAMS: [(&str, &str); 21] = [
+const PROGRAMS: [(&str, &str); 23] = [
+    ("ip", "iproute2"),
+    ("nsenter", "util-linux"),
     ("mkfs.ext4", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("mkfs.xfs", "xfsprogs"),

@@ -107,7 +107,7 @@ fn row(name: &str, figures: Figures, volumes: usize, callers: usize) -> Result<b
     let all = callers >= volumes;
     let count = u32::try_from(volumes)?;
     let floor = if all {
-        ACTION.max(Duration::from_secs(60) * count / PER_MINUTE.parse()?)
+        ACTION.max(Duration::from_secs(60) * count / PER_MINUTE.parse::<u32>()?)
     } else {
         ACTION * count.div_ceil(u32::try_from(callers)?)
     };

@@ -24,7 +24,7 @@ const UNKNOWN_SYSTEM: u8 = 255;
 
 /// How much time is spent on making layers small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Effort {
+pub(crate) enum Effort {
     /// As much as there is to win.
     Small,
     /// As little as possible.
@@ -32,15 +32,15 @@ pub(super) enum Effort {
 }
 
 /// What an image is made of.
-pub(super) struct Image<'a> {
+pub(crate) struct Image<'a> {
     /// Its name and tag.
-    pub(super) reference: &'a str,
+    pub(crate) reference: &'a str,
     /// The number of the user, and of its group, that it runs as.
-    pub(super) user: u32,
+    pub(crate) user: u32,
     /// The program that it starts.
-    pub(super) entry_point: &'a str,
+    pub(crate) entry_point: &'a str,
     /// The layers with what they are, the lowest first.
-    pub(super) layers: &'a [(&'static str, Tree)],
+    pub(crate) layers: &'a [(&'static str, Tree)],
 }
 
 /// A blob of the archive, and what others say of it.
@@ -51,7 +51,7 @@ struct Blob {
 
 impl Image<'_> {
     /// The archive, and the digest of its manifest.
-    pub(super) fn archive(&self, effort: Effort) -> Result<(Vec<u8>, String)> {
+    pub(crate) fn archive(&self, effort: Effort) -> Result<(Vec<u8>, String)> {
         let mut blobs = Vec::new();
         let (mut layers, mut contents, mut history) = (Vec::new(), Vec::new(), Vec::new());
         for (what, tree) in self.layers {

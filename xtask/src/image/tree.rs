@@ -20,34 +20,34 @@ enum Entry {
 
 /// The files of a layer, by their path from the root, without a slash in front.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tree(BTreeMap<String, Entry>);
+pub(crate) struct Tree(BTreeMap<String, Entry>);
 
 impl Tree {
     /// Adds a file, with the folders that it is in; it takes the place of what was there.
-    pub(super) fn file(&mut self, path: &str, mode: u32, content: Vec<u8>) {
+    pub(crate) fn file(&mut self, path: &str, mode: u32, content: Vec<u8>) {
         self.parents(path);
         self.0.insert(path.to_owned(), Entry::File { mode, content });
     }
 
     /// Adds a folder, with those that it is in.
-    pub(super) fn folder(&mut self, path: &str, mode: u32) {
+    pub(crate) fn folder(&mut self, path: &str, mode: u32) {
         self.parents(path);
         self.0.insert(path.to_owned(), Entry::Folder { mode });
     }
 
     /// Adds a symbolic link, with the folders that it is in.
-    pub(super) fn link(&mut self, path: &str, to: &str) {
+    pub(crate) fn link(&mut self, path: &str, to: &str) {
         self.parents(path);
         self.0.insert(path.to_owned(), Entry::Link { to: to.to_owned() });
     }
 
     /// Whether there is anything at this path.
-    pub(super) fn has(&self, path: &str) -> bool {
+    pub(crate) fn has(&self, path: &str) -> bool {
         self.0.contains_key(path)
     }
 
     /// Writes it as an archive.
-    pub(super) fn write(&self, out: impl Write) -> Result<()> {
+    pub(crate) fn write(&self, out: impl Write) -> Result<()> {
         let mut archive = Builder::new(out);
         for (path, entry) in &self.0 {
             let mut header = header();
@@ -74,7 +74,7 @@ impl Tree {
     }
 
     /// Makes the files below a folder, over what is there already.
-    pub(super) fn unpack(&self, root: &Path) -> Result<()> {
+    pub(crate) fn unpack(&self, root: &Path) -> Result<()> {
         fs::create_dir_all(root)?;
         for (path, entry) in &self.0 {
             let place = root.join(path);
@@ -101,7 +101,7 @@ impl Tree {
 }
 
 /// What is the same of every entry.
-pub(super) fn header() -> Header {
+pub(crate) fn header() -> Header {
     let mut header = Header::new_gnu();
     header.set_entry_type(EntryType::Regular);
     header.set_mtime(0);
