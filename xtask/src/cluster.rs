@@ -66,8 +66,6 @@ pub(crate) enum Command {
     Node {
         /// Which one
         number: u8,
-        /// The folder of the cluster
-        folder: PathBuf,
     },
 }
 
@@ -80,8 +78,8 @@ pub(crate) fn run(command: &Command) -> Result<()> {
         Command::Test { names, short } => {
             scenarios::run(names, if *short { Which::Short } else { Which::All })
         }
-        Command::Hold => hold::run(),
-        Command::Node { number, folder } => node::run(*number, folder),
+        Command::Hold => hold::run(&folder()),
+        Command::Node { number } => node::run(*number, &folder()),
     }
 }
 
@@ -120,8 +118,9 @@ impl Cluster {
             "busybox",
         ])?;
         cgroup::check()?;
-        let parts = Parts::ready()?;
-        remove_remains(&folder)?;
+        let parts = Parts::places();
+        parts.build()?;
+        remove(&folder)?;
         fs::create_dir_all(folder.join("logs"))?;
         said(begun, "everything is built");
         let holder = Holder::start(&folder)?;
@@ -136,9 +135,8 @@ impl Cluster {
     fn find() -> Result<Option<Self>> {
         let folder = folder();
         let Some(holder) = Holder::find(&folder) else { return Ok(None) };
-        let parts = Parts::ready()?;
         holder.enter()?;
-        Ok(Some(Self { folder, parts, holder }))
+        Ok(Some(Self { folder, parts: Parts::places(), holder }))
     }
 
     fn start_parts(&mut self, begun: Instant) -> Result<()> {
@@ -201,26 +199,26 @@ fn said(begun: Instant, what: &str) {
 
 fn up() -> Result<()> {
     let cluster = Cluster::start()?;
+    let logs = cluster.logs();
     cluster.holder.keep()?;
     println!("\nThe cluster stays until: cargo xtask cluster down");
     println!("A prompt with kubectl and helm: cargo xtask cluster shell");
-    println!("Logs: {}", cluster.logs().display());
+    println!("Logs: {}", logs.display());
     Ok(())
 }
 
 fn down() -> Result<()> {
     let folder = folder();
     let was_up = Holder::find(&folder).map(|holder| holder.end()).transpose()?.is_some();
-    remove_remains(&folder)?;
+    remove(&folder)?;
     println!("{}", if was_up { "the cluster is gone" } else { "no cluster was up" });
     Ok(())
 }
 
-/// Takes away what may be left of a cluster that has ended: devices and control groups are the
-/// kernel's, and stay when processes go.
-fn remove_remains(folder: &Path) -> Result<()> {
-    let mut left = machine::detach_all(folder);
-    left.extend(cgroup::remove());
+/// Takes away what is left of a cluster that has ended: its logs, and what it could not take away
+/// itself when it was killed.
+fn remove(folder: &Path) -> Result<()> {
+    let left = hold::take_away(folder);
     if folder.exists() {
         fs::remove_dir_all(folder)
             .with_context(|| format!("cannot remove {}", folder.display()))?;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -23,6 +24,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The droplet that a node is.
 pub(super) fn droplet(node: u8) -> u64 {
     FIRST_DROPLET - 1 + u64::from(node)
+}
+
+/// The same from the cluster's folder.
+pub(super) fn devices(folder: &Path, node: u8) -> PathBuf {
+    folder.join(format!("cloud/droplets/{}/dev", droplet(node)))
 }
 
 /// Where the API is.
@@ -77,9 +83,9 @@ impl Cluster {
         Ok(())
     }
 
-    /// The device folder of a node.
-    pub(super) fn devices(&self, node: u8) -> std::path::PathBuf {
-        self.path(&format!("cloud/droplets/{}/dev", droplet(node)))
+    /// The device folder of a node, which is mounted within the cluster only.
+    pub(super) fn devices(&self, node: u8) -> PathBuf {
+        devices(&self.folder, node)
     }
 
     /// Asks the cloud, past the driver.

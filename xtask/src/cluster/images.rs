@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use xtask::command::{output, program};
+use xtask::command::{output, program, root};
 
 use crate::image::archive::{Effort, Image};
 use crate::image::tree::Tree;
@@ -14,14 +14,8 @@ use crate::image::tree::Tree;
 pub(super) const PAUSE: &str = "ghost.greenhost.net/cluster/pause:1";
 /// A shell, for test pods.
 pub(super) const SHELL: &str = "ghost.greenhost.net/cluster/shell:1";
-/// The sidecars as the chart names them; `xtask chart` has no say in it, but a pod whose image is
-/// not there does not start.
-const SIDECARS: [(&str, &str); 4] = [
-    ("csi-attacher", "v4.13.0"),
-    ("csi-provisioner", "v6.4.0"),
-    ("csi-resizer", "v2.3.0"),
-    ("csi-snapshotter", "v8.7.0"),
-];
+/// What the names of the stock sidecars begin with.
+const SIDECARS: &str = "registry.k8s.io/sig-storage/";
 
 /// Writes the archives that are older than what is in them.
 pub(super) fn make(programs: &Path, folder: &Path) -> Result<()> {
@@ -46,9 +40,9 @@ pub(super) fn make(programs: &Path, folder: &Path) -> Result<()> {
         tree.folder("tmp", 0o1777);
         Ok(tree)
     })?;
-    for (name, version) in SIDECARS {
+    for reference in sidecars()? {
+        let name = sidecar(&reference).context("a sidecar has a name and a tag")?;
         let from = programs.join(name);
-        let reference = format!("registry.k8s.io/sig-storage/{name}:{version}");
         write(folder, name, &reference, &format!("/{name}"), &from, || {
             let mut tree = Tree::default();
             tree.file(name, 0o755, read(&from)?);
@@ -58,13 +52,25 @@ pub(super) fn make(programs: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The sidecars that the chart asks for.
+fn sidecars() -> Result<Vec<String>> {
+    let values = fs::read_to_string(root().join("charts/ghost/values.yaml"))?;
+    let images = values.lines().filter_map(|line| line.trim().strip_prefix("image: "));
+    Ok(images.filter(|image| image.starts_with(SIDECARS)).map(str::to_owned).collect())
+}
+
+/// The program of a sidecar, by the name of its image.
+fn sidecar(reference: &str) -> Option<&str> {
+    Some(reference.strip_prefix(SIDECARS)?.split_once(':')?.0)
+}
+
 fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 fn write(
     folder: &Path,
-    name: &'static str,
+    name: &str,
     reference: &str,
     entry_point: &str,
     from: &Path,
@@ -78,8 +84,31 @@ fn write(
         return Ok(());
     }
     // As root, as busybox's mount and the like expect it; a pod may say otherwise.
-    let image = Image { reference, user: 0, entry_point, layers: &[(name, tree()?)] };
+    let image = Image { reference, user: 0, entry_point, layers: &[("its program", tree()?)] };
     let (bytes, _) = image.archive(Effort::Quick)?;
     fs::write(&archive, bytes)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sidecars_of_the_chart_are_those_that_are_built() {
+        let module =
+            fs::read_to_string(root().join("tools/kubernetes/go.mod")).expect("it is there");
+        let sidecars = sidecars().expect("the chart has them");
+        assert_eq!(sidecars.len(), 4, "{sidecars:?}");
+        for reference in sidecars {
+            let (name, version) = reference.rsplit_once(':').expect("a tag");
+            let project = sidecar(&reference).expect("a name").replace("csi-", "external-");
+            let pinned = |line: &str| {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                words.first().is_some_and(|module| module.contains(&format!("/{project}/v")))
+                    && words.get(1) == Some(&version)
+            };
+            assert!(module.lines().any(pinned), "{name} {version} is not what go.mod pins");
+        }
+    }
 }

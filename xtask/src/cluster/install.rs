@@ -1,12 +1,11 @@
 //! The driver, installed as an operator does: by its chart, with the values that this cluster needs.
 
 use std::fs;
-use std::process::Command;
 
 use anyhow::Result;
 use xtask::command::{output, program, root};
 
-use super::{Cluster, NODES, certificates, cloud, network};
+use super::{Cluster, NODES, certificates, cloud, network, parts};
 
 /// Where the driver is.
 pub(super) const NAMESPACE: &str = "ghost-system";
@@ -16,9 +15,10 @@ pub(super) const DRIVER: &str = "ghost.csi.greenhost.net";
 impl Cluster {
     /// Snapshots are the cluster's own affair: their kinds, and the controller that binds them.
     pub(super) fn install_snapshots(&self) -> Result<()> {
+        let folder = parts::snapshot_kinds()?;
         for kind in ["volumesnapshotclasses", "volumesnapshotcontents", "volumesnapshots"] {
             let file = format!("snapshot.storage.k8s.io_{kind}.yaml");
-            let file = self.parts.snapshot_kinds.join(file).display().to_string();
+            let file = folder.join(file).display().to_string();
             self.kubectl(&["apply", "--filename", &file])?;
             self.await_state(
                 &format!("crd/{kind}.snapshot.storage.k8s.io"),
@@ -52,17 +52,11 @@ impl Cluster {
 
     /// Installs the chart and waits until it runs.
     fn helm_upgrade(&self) -> Result<()> {
-        let mut helm = self.helm();
+        let mut helm = program(parts::helm()?);
+        helm.env("KUBECONFIG", self.kubeconfig());
         helm.args(["upgrade", "--install", "ghost"]).arg(root().join("charts/ghost"));
         helm.args(["--namespace", NAMESPACE, "--values"]).arg(self.path("values.yaml"));
         output(helm.args(["--wait", "--timeout", "4m"])).map(drop)
-    }
-
-    /// helm, which knows the cluster.
-    pub(super) fn helm(&self) -> Command {
-        let mut helm = program(&self.parts.helm);
-        helm.env("KUBECONFIG", self.kubeconfig());
-        helm
     }
 
     /// Waits until a node's kubelet knows the driver.

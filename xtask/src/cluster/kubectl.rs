@@ -7,12 +7,13 @@ use anyhow::{Context, Result, ensure};
 use xtask::command::{output, program};
 use xtask::interrupt;
 
-use super::Cluster;
+use super::{Cluster, parts};
 
 impl Cluster {
     /// The search path with the cluster's own tools in front.
     pub(super) fn path_with_tools(&self) -> Result<std::ffi::OsString> {
-        let helm = self.parts.helm.parent().context("helm is in a folder")?;
+        let helm = parts::helm()?;
+        let helm = helm.parent().context("helm is in a folder")?;
         let own =
             [self.parts.programs.clone(), helm.to_owned(), xtask::command::target().join("debug")];
         let rest = output(program("sh").args(["-c", "echo \"$PATH\""]))?;

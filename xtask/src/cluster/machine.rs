@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -11,9 +12,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use xtask::command::{output, program};
 use xtask::leftover::detach_below;
 
-use super::hold::{only_child, own_program};
+use super::hold::{NAMESPACES, only_child, own_program};
 use super::wait::{Limit, until};
-use super::{Cluster, cgroup, network};
+use super::{Cluster, NODES, cgroup, cloud, network};
 
 impl Cluster {
     /// What a node keeps over its reboots, and how to reach it.
@@ -28,23 +29,10 @@ impl Cluster {
         fs::create_dir_all(&folder)?;
         let mut command = self.inside("unshare");
         command
-            .args([
-                "--fork",
-                "--pid",
-                "--kill-child",
-                "--mount",
-                "--uts",
-                "--net",
-                "--propagation",
-                "private",
-            ])
+            .args(NAMESPACES)
             .arg("--")
             .arg(own_program(&self.folder))
             .args(["cluster", "node", &number.to_string()])
-            .arg(&self.folder)
-            .env("GHOST_CLUSTER_DEBIAN", &self.parts.debian)
-            .env("GHOST_CLUSTER_PROGRAMS", &self.parts.programs)
-            .env("GHOST_CLUSTER_IMAGES", &self.parts.images)
             .stdin(Stdio::piped())
             .stdout(self.log(&format!("node{number}"))?)
             .stderr(self.log(&format!("node{number}"))?)
@@ -79,7 +67,9 @@ impl Cluster {
         until("the node's processes to end", Limit::SHORT, || Ok((!place.exists()).then_some(())))?;
         network::unplug(number)?;
         // A kubelet's loop devices over disks are the machine's memory, and not disks.
-        detach_over_disks(&self.devices(number));
+        // The folder is mounted there alone.
+        let devices = format!("/proc/{}/root{}", self.holder.pid(), self.devices(number).display());
+        detach_over_disks(Path::new(&devices));
         cgroup::remove_node(number);
         Ok(())
     }
@@ -113,28 +103,25 @@ impl Cluster {
 
 /// Detaches all loop devices of a cluster: those over disks first, then the disks.
 pub(super) fn detach_all(folder: &Path) -> Vec<String> {
-    detach_over(&xtask::leftover::loops_below(folder));
+    for number in 1..=NODES {
+        detach_over_disks(&cloud::devices(folder, number));
+    }
     detach_below(folder)
 }
 
-/// Detaches the loop devices over the disks that are in a device folder.
+/// Detaches the loop devices over the disks in a device folder. The kernel tells of their files no
+/// path once their mounts are gone, but still the filesystem that they are in: the folder's own.
 fn detach_over_disks(devices: &Path) {
-    let entries = fs::read_dir(devices).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let disks: Vec<String> = names.filter(|name| name.starts_with("loop")).collect();
-    detach_over(&disks);
-}
-
-/// Detaches the loop devices over these; the kernel tells their files by their last names, whichever
-/// folder of devices they were opened in.
-fn detach_over(disks: &[String]) {
-    let disks: Vec<&str> = disks.iter().filter_map(|disk| disk.rsplit('/').next()).collect();
-    for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
-        let file = fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
-        let over = file.trim_end().rsplit('/').next().unwrap_or_default();
-        if disks.contains(&over) {
-            let device = format!("/dev/{}", entry.file_name().to_string_lossy());
-            drop(output(program("losetup").args(["--detach", &device])));
+    let Ok(folder) = fs::metadata(devices) else { return };
+    let number = folder.dev();
+    let own = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+    let columns = ["--list", "--noheadings", "--raw", "--output", "NAME,BACK-MAJ:MIN"];
+    let table = output(program("losetup").args(columns)).unwrap_or_default();
+    for line in table.lines() {
+        if let Some((device, back)) = line.split_once(' ')
+            && back.trim() == own
+        {
+            drop(output(program("losetup").args(["--detach", device])));
         }
     }
 }

@@ -15,20 +15,17 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
-use rustix::mount::{
-    MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change,
-};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
 use rustix::process::{WaitOptions, wait};
 use xtask::command::program;
 
+use super::parts::Parts;
 use super::wait::{Limit, until};
 use super::{cgroup, cloud, network};
 
 mod configuration;
 
 const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
-/// Where the machine's own devices are seen, for the kubelet's losetup.
-const MACHINE_DEVICES: &str = "/run/machine-devices";
 /// Where the programs are that stand before those of the machine.
 const WRAPPERS: &str = "/run/wrappers";
 /// What the kubelet sets for the whole machine.
@@ -58,9 +55,7 @@ struct Node<'a> {
     cluster: &'a Path,
     /// The node's own.
     folder: PathBuf,
-    debian: PathBuf,
-    programs: PathBuf,
-    images: PathBuf,
+    parts: Parts,
 }
 
 /// Is the first process of a node, until it is killed.
@@ -68,19 +63,8 @@ pub(super) fn run(number: u8, cluster: &Path) -> Result<()> {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
     ensure!(line.trim() == "plugged", "nobody has plugged the cable in");
-    let from = |name: &str| -> Result<PathBuf> {
-        #[expect(clippy::disallowed_methods, reason = "the command that started this tells it so")]
-        let value = std::env::var_os(name);
-        Ok(value.with_context(|| format!("{name} is not set"))?.into())
-    };
-    let node = Node {
-        number,
-        cluster,
-        folder: cluster.join(format!("nodes/{number}")),
-        debian: from("GHOST_CLUSTER_DEBIAN")?,
-        programs: from("GHOST_CLUSTER_PROGRAMS")?,
-        images: from("GHOST_CLUSTER_IMAGES")?,
-    };
+    let folder = cluster.join(format!("nodes/{number}"));
+    let node = Node { number, cluster, folder, parts: Parts::places() };
     cgroup::join_freezer(number)?;
     network::configure_node(number)?;
     node.make_mounts()?;
@@ -115,10 +99,7 @@ impl Node<'_> {
 
     /// The droplet's devices in the place of the machine's.
     fn make_devices(&self) -> Result<()> {
-        fs::create_dir_all(MACHINE_DEVICES)?;
-        mount_bind_recursive("/dev", MACHINE_DEVICES)?;
-        let own = self.cluster.join(format!("cloud/droplets/{}/dev", cloud::droplet(self.number)));
-        bind(&own, Path::new("/dev"))?;
+        bind(&cloud::devices(self.cluster, self.number), Path::new("/dev"))?;
         for (name, major, minor) in DEVICES {
             let (path, mode) = (Path::new("/dev").join(name), Mode::from_raw_mode(0o666));
             // It is there when this is not the first boot.
@@ -176,7 +157,7 @@ impl Node<'_> {
     }
 
     fn write_configuration(&self) -> Result<()> {
-        fs::write("/run/containerd.toml", configuration::containerd(&self.debian))?;
+        fs::write("/run/containerd.toml", configuration::containerd(&self.parts.debian))?;
         fs::write("/run/kubelet.yaml", configuration::kubelet(self.number))?;
         fs::write("/var/lib/cni/net.d/10-ghost.conflist", configuration::pod_network(self.number))?;
         // Addresses of pods from before the boot are nobody's.
@@ -185,7 +166,7 @@ impl Node<'_> {
         })?;
         fs::create_dir_all(WRAPPERS)?;
         let losetup = Path::new(WRAPPERS).join("losetup");
-        fs::write(&losetup, configuration::losetup(MACHINE_DEVICES))?;
+        fs::write(&losetup, configuration::LOSETUP)?;
         fs::set_permissions(losetup, fs::Permissions::from_mode(0o755))?;
         Ok(())
     }
@@ -194,12 +175,12 @@ impl Node<'_> {
     fn program(&self, name: &str, log: &str) -> Result<Command> {
         let path = self.cluster.join(format!("logs/node{}-{log}.log", self.number));
         let log = fs::OpenOptions::new().create(true).append(true).open(path)?;
-        let debian = self.debian.display();
+        let debian = self.parts.debian.display();
         let mut command = program("env");
         command
             .arg(format!(
                 "PATH={WRAPPERS}:{debian}/usr/bin:{debian}/usr/sbin:{}:/usr/sbin:/usr/bin:/sbin:/bin",
-                self.programs.display()
+                self.parts.programs.display()
             ))
             .arg(name)
             .stdin(Stdio::null())
@@ -225,7 +206,7 @@ impl Node<'_> {
     fn import_images(&self) -> Result<()> {
         let have = Path::new("/var/lib/images");
         fs::create_dir_all(have)?;
-        for entry in fs::read_dir(&self.images)? {
+        for entry in fs::read_dir(&self.parts.images)? {
             let entry = entry?;
             let changed = format!("{:?}", entry.metadata()?.modified()?);
             let stamp = have.join(entry.file_name());

@@ -19,7 +19,7 @@ const PACKAGES: [&str; 3] = ["containerd", "containernetworking-plugins", "runc"
 /// The module with the kinds of snapshots.
 const SNAPSHOT_KINDS: &str = "github.com/kubernetes-csi/external-snapshotter/client/v8";
 
-/// Programs that are there.
+/// Where the programs are, once they are [built](Parts::build).
 pub(super) struct Parts {
     /// The parts of Kubernetes and the sidecars.
     pub(super) programs: PathBuf,
@@ -27,41 +27,42 @@ pub(super) struct Parts {
     pub(super) debian: PathBuf,
     /// The archives of images that every node has.
     pub(super) images: PathBuf,
-    /// Helm.
-    pub(super) helm: PathBuf,
-    /// The manifests of the kinds of snapshots.
-    pub(super) snapshot_kinds: PathBuf,
 }
 
 impl Parts {
-    /// Builds what is not there yet.
-    pub(super) fn ready() -> Result<Self> {
-        let kubernetes = kubernetes()?;
-        let debian = debian()?;
-        let helm = setup::go_tool("helm", "helm.sh/helm/v4/cmd/helm")?;
-        let built = image::write(image::Build::Debug, None)?;
-        let images = target().join("kubernetes/images");
-        images::make(&kubernetes.programs, &images)?;
-        // One file for one digest, so that a node knows which it has.
-        fs::copy(&built.archive, images.join("ghost.tar"))?;
-        Ok(Self { debian, images, helm, ..kubernetes })
+    /// All places are below the folder of build results.
+    pub(super) fn places() -> Self {
+        Self {
+            programs: target().join("kubernetes/bin"),
+            debian: target().join("tools/containerd/root"),
+            images: target().join("kubernetes/images"),
+        }
     }
-}
 
-/// Builds Kubernetes and the sidecars, unless that has been done for these pins.
-fn kubernetes() -> Result<Parts> {
-    setup::need_programs(&["go"])?;
-    let module = root().join("tools/kubernetes");
-    let folder = target().join("kubernetes");
-    let programs = folder.join("bin");
-    let read = |name: &str| fs::read_to_string(module.join(name));
-    let pins = read("go.mod")? + &read("go.sum")? + &read("cmd/kubernetes/main.go")?;
-    let version = pin(&pins, "k8s.io/kubernetes").context("go.mod pins k8s.io/kubernetes")?;
-    let kinds = pin(&pins, SNAPSHOT_KINDS).context("go.mod pins the kinds of snapshots")?;
-    let stamp = folder.join("pins");
-    if !fs::read_to_string(&stamp).is_ok_and(|last| last == pins) {
+    /// Builds what is not there yet.
+    pub(super) fn build(&self) -> Result<()> {
+        self.build_kubernetes()?;
+        self.unpack_debian()?;
+        helm()?;
+        let built = image::write(image::Build::Debug, None)?;
+        images::make(&self.programs, &self.images)?;
+        fs::copy(&built.archive, self.images.join("ghost.tar"))?;
+        Ok(())
+    }
+
+    /// Builds Kubernetes and the sidecars, unless that has been done for these pins.
+    fn build_kubernetes(&self) -> Result<()> {
+        setup::need_programs(&["go"])?;
+        let module = module();
+        let read = |name: &str| fs::read_to_string(module.join(name));
+        let pins = read("go.mod")? + &read("go.sum")? + &read("cmd/kubernetes/main.go")?;
+        let stamp = self.programs.with_extension("pins");
+        if fs::read_to_string(&stamp).is_ok_and(|last| last == pins) {
+            return Ok(());
+        }
+        let version = pin(&pins, "k8s.io/kubernetes").context("go.mod pins k8s.io/kubernetes")?;
         println!("building Kubernetes {version} (once; 8 to 20 minutes)");
-        fs::create_dir_all(&programs)?;
+        fs::create_dir_all(&self.programs)?;
         let mut parts = version.trim_start_matches('v').split('.');
         let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         let at = "k8s.io/component-base/version";
@@ -71,29 +72,47 @@ fn kubernetes() -> Result<Parts> {
         run(program("go")
             .current_dir(&module)
             .args(["build", "-mod=readonly", "-trimpath", "-ldflags", &flags, "-o"])
-            .arg(&programs)
+            .arg(&self.programs)
             .args(["./cmd/kubernetes", "tool"])
             // Static, and with a quarter of the work for the garbage collector.
             .envs([("CGO_ENABLED", "0"), ("GOGC", "400")]))?;
         for name in NAMES {
-            let link = programs.join(name);
+            let link = self.programs.join(name);
             fs::remove_file(&link).or_else(not_there)?;
             std::os::unix::fs::symlink("kubernetes", link)?;
         }
-        fs::write(&stamp, &pins)?;
+        Ok(fs::write(stamp, pins)?)
     }
+
+    fn unpack_debian(&self) -> Result<()> {
+        if self.debian.join("usr/bin/containerd").is_file() {
+            return Ok(());
+        }
+        println!("getting containerd (once)");
+        let packages = target().join("tools/containerd");
+        setup::debian_packages(&packages, &PACKAGES)?;
+        for name in PACKAGES {
+            let package = setup::debian_package(&packages, name)?;
+            output(program("dpkg-deb").arg("--extract").arg(package).arg(&self.debian))?;
+        }
+        Ok(())
+    }
+}
+
+/// Helm, which is built if it is not there.
+pub(super) fn helm() -> Result<PathBuf> {
+    setup::go_tool("helm", "helm.sh/helm/v4/cmd/helm")
+}
+
+/// The folder with the manifests of the kinds of snapshots.
+pub(super) fn snapshot_kinds() -> Result<PathBuf> {
     let mut list = program("go");
-    list.current_dir(&module).args(["list", "-m", "-f", "{{.Dir}}", SNAPSHOT_KINDS]);
-    let snapshot_kinds =
-        output(&mut list).with_context(|| format!("there is no {SNAPSHOT_KINDS} {kinds}"))?;
-    let snapshot_kinds = Path::new(snapshot_kinds.trim()).join("config/crd");
-    Ok(Parts {
-        programs,
-        snapshot_kinds,
-        debian: PathBuf::new(),
-        images: PathBuf::new(),
-        helm: PathBuf::new(),
-    })
+    list.current_dir(module()).args(["list", "-m", "-f", "{{.Dir}}", SNAPSHOT_KINDS]);
+    Ok(Path::new(output(&mut list)?.trim()).join("config/crd"))
+}
+
+fn module() -> PathBuf {
+    root().join("tools/kubernetes")
 }
 
 /// The version of a module that is pinned.
@@ -103,20 +122,6 @@ fn pin(text: &str, module: &str) -> Option<String> {
         let version = line.strip_prefix(module)?.strip_prefix(' ')?;
         Some(version.split(' ').next()?.to_owned())
     })
-}
-
-fn debian() -> Result<PathBuf> {
-    let folder = target().join("tools/containerd");
-    let root = folder.join("root");
-    if !root.join("usr/bin/containerd").is_file() {
-        println!("getting containerd (once)");
-        setup::debian_packages(&folder, &PACKAGES)?;
-        for name in PACKAGES {
-            let package = setup::debian_package(&folder, name)?;
-            output(program("dpkg-deb").arg("--extract").arg(package).arg(&root))?;
-        }
-    }
-    Ok(root)
 }
 
 fn not_there(error: std::io::Error) -> std::io::Result<()> {

@@ -68,11 +68,23 @@ pub(super) fn pod_network(number: u8) -> String {
 }
 
 /// The kubelet keeps a loop device over each raw block volume. The kernel makes its node among the
-/// machine's devices, where alone this can be seen.
-pub(super) fn losetup(machine_devices: &str) -> String {
-    format!(
-        "#!/bin/sh
-exec unshare --mount sh -c 'mount --rbind {machine_devices} /dev && exec /usr/sbin/losetup \"$@\"' losetup \"$@\"
-"
-    )
-}
+/// machine's devices only, so this makes it among the node's before, and takes it away after. Another
+/// may take the number meanwhile: then it is tried again with the next.
+pub(super) const LOSETUP: &str = r#"#!/bin/sh
+case "$1" in
+-f)
+    for attempt in 1 2 3 4 5 6 7 8 9 10; do
+        device=$(/usr/sbin/losetup --find) || exit
+        number=${device#/dev/loop}
+        made=
+        [ -e "$device" ] || { mknod "$device" b 7 "$number"; made=yes; }
+        /usr/sbin/losetup "$device" "$2" && exit
+        [ -z "$made" ] || rm "$device"
+    done
+    exit 1 ;;
+-d)
+    /usr/sbin/losetup "$@" && rm -f "$2" ;;
+*)
+    exec /usr/sbin/losetup "$@" ;;
+esac
+"#;
